@@ -1,0 +1,1 @@
+//! Model dimensions, read from GGUF metadata and checked once.

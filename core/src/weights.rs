@@ -1,0 +1,1 @@
+//! Borrowed views of the weights.

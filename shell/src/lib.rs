@@ -1,0 +1,1 @@
+//! The std shell around `kinglet-core`: files, threads, terminal, command line.

@@ -1,0 +1,3 @@
+//! The tasks of the project: `cargo xtask help` lists them.
+
+fn main() {}
