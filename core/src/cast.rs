@@ -30,6 +30,13 @@ unsafe impl Pod for i32 {}
 unsafe impl Pod for u64 {}
 // SAFETY: as above.
 unsafe impl Pod for f32 {}
+// SAFETY: repr(C) of f32, f32, [i8; 32]: 40 bytes, no padding, every bit pattern is valid.
+unsafe impl Pod for crate::ops::BlockQ32 {}
+// SAFETY: repr(C) of f32, [i16; 16], [i8; 256]: 292 bytes, no padding, every bit pattern is valid.
+unsafe impl Pod for crate::ops::BlockQ256 {}
+
+const _: () = assert!(size_of::<crate::ops::BlockQ32>() == 40);
+const _: () = assert!(size_of::<crate::ops::BlockQ256>() == 292);
 
 /// A region is too small, or not aligned to [`REGION_ALIGN`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -8,11 +8,15 @@
 //! This crate must not know files, clocks, threads, sockets or any global state.
 #![no_std]
 
+/// Version of the numerics contract; snapshots of another version are refused.
+pub const NUMERICS_VERSION: u32 = 1;
+
 pub mod cast;
 pub mod config;
 pub mod gguf;
 pub mod math;
 pub mod name;
+pub mod ops;
 pub mod par;
 pub mod quant;
 pub mod weights;

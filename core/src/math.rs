@@ -41,7 +41,7 @@ pub fn max(a: f32, b: f32) -> f32 {
 
 /// Polynomial of [`exp`], highest power first (Cephes `expf`, S. Moshier).
 pub const EXP_COEFFICIENTS: [f32; 6] =
-    [1.987_569_1e-4, 1.398_199_9e-3, 8.333_452e-3, 4.166_579_6e-2, 1.666_666_5e-1, 5.000_000_1e-1];
+    [1.987_569_1e-4, 1.398_199_9e-3, 8.333_452e-3, 4.166_579_6e-2, 1.666_666_5e-1, 0.5];
 
 /// Above this, [`exp`] is infinite.
 pub const EXP_MAX: f32 = 88.722_83;

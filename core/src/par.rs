@@ -63,7 +63,7 @@ unsafe impl<T: Send> Sync for Grid<'_, T> {}
 
 impl<'a, T> Grid<'a, T> {
     fn new(data: &'a mut [T], width: usize) -> Self {
-        let rows = if width == 0 { 0 } else { data.len() / width };
+        let rows = data.len().checked_div(width).unwrap_or(0);
         Grid { start: data.as_mut_ptr(), rows, width, owner: PhantomData }
     }
 
@@ -91,7 +91,7 @@ pub struct Tile<'a, T> {
 impl<'a, T> Tile<'a, T> {
     /// A tile over a whole slice of rows of `width` elements.
     pub fn whole(data: &'a mut [T], width: usize) -> Tile<'a, T> {
-        let rows = if width == 0 { 0 } else { data.len() / width };
+        let rows = data.len().checked_div(width).unwrap_or(0);
         Tile { start: data.as_mut_ptr(), stride: width, rows: 0..rows, cols: 0..width, owner: PhantomData }
     }
 

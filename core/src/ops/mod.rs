@@ -1,0 +1,15 @@
+//! Safe entry points of the kernels: they check the lengths of the slices in hand and
+//! choose the instruction set. Nothing above this module asks what CPU it runs on.
+
+pub mod act;
+
+pub use act::{BlockQ32, BlockQ256, Forms, Input};
+
+/// Instruction set of the kernels. All give the same bits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum Isa {
+    /// Portable Rust: the specification.
+    #[default]
+    Scalar,
+}
