@@ -1,1 +1,8 @@
 //! The std shell around `kinglet-core`: files, threads, terminal, command line.
+
+pub mod cpus;
+pub mod failure;
+pub mod loader;
+pub mod map;
+pub mod pool;
+pub mod signal;

@@ -1,0 +1,114 @@
+//! Which CPUs there are, which are fast, and where threads run. Must not know what they compute.
+
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+use std::io;
+
+/// CPUs that threads may use, fastest first.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cpus {
+    /// CPU numbers.
+    pub ids: Vec<usize>,
+    /// Whether some are faster than others (big.LITTLE).
+    pub uneven: bool,
+}
+
+impl Cpus {
+    /// The CPUs this process may use, ordered by `cpu_capacity` where the kernel gives it.
+    pub fn allowed() -> Cpus {
+        let set = sched_getaffinity(None).unwrap_or_else(|_| CpuSet::new());
+        let ids: Vec<usize> = (0..CpuSet::MAX_CPU).filter(|&i| set.is_set(i)).collect();
+        Self::ordered(if ids.is_empty() { vec![0] } else { ids }, capacity)
+    }
+
+    /// The CPUs of a `--cpus` list, in the order of their speed.
+    ///
+    /// # Errors
+    /// A CPU that this process may not use; its number.
+    pub fn chosen(list: &[usize]) -> Result<Cpus, usize> {
+        let allowed = Self::allowed();
+        match list.iter().find(|id| !allowed.ids.contains(id)) {
+            Some(&id) => Err(id),
+            None => Ok(Self::ordered(list.to_vec(), capacity)),
+        }
+    }
+
+    fn ordered(mut ids: Vec<usize>, capacity: impl Fn(usize) -> u32) -> Cpus {
+        // Stable: equal CPUs stay in the order given.
+        ids.sort_by_key(|&id| core::cmp::Reverse(capacity(id)));
+        let uneven = ids.first().map(|&id| capacity(id)) != ids.last().map(|&id| capacity(id));
+        Cpus { ids, uneven }
+    }
+}
+
+/// The kernel's measure of a CPU's speed, 1024 for the fastest; 1024 where it says nothing.
+fn capacity(id: usize) -> u32 {
+    let path = format!("/sys/devices/system/cpu/cpu{id}/cpu_capacity");
+    std::fs::read_to_string(path).ok().and_then(|s| s.trim().parse().ok()).unwrap_or(1024)
+}
+
+/// Reads a list such as `0,4-7` into CPU numbers, without repetitions.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn parse_list(text: &str) -> Result<Vec<usize>, String> {
+    let number = |s: &str| -> Result<usize, String> {
+        match s.trim().parse() {
+            Ok(n) if n < CpuSet::MAX_CPU => Ok(n),
+            _ => Err(format!("'{}' is no CPU number; write for example 4-7 or 0,2", s.escape_debug())),
+        }
+    };
+    let mut ids = Vec::new();
+    for part in text.split(',') {
+        let (first, last) = match part.split_once('-') {
+            Some((a, b)) => (number(a)?, number(b)?),
+            None => (number(part)?, number(part)?),
+        };
+        if first > last {
+            return Err(format!("the range {first}-{last} runs backwards"));
+        }
+        let new: Vec<usize> = (first..=last).filter(|id| !ids.contains(id)).collect();
+        ids.extend(new);
+    }
+    Ok(ids)
+}
+
+/// Binds the calling thread to one CPU.
+///
+/// # Errors
+/// The kernel refuses.
+pub fn pin(id: usize) -> io::Result<()> {
+    let mut set = CpuSet::new();
+    set.set(id);
+    Ok(sched_setaffinity(None, &set)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_are_read() {
+        assert_eq!(parse_list("4-7"), Ok(vec![4, 5, 6, 7]));
+        assert_eq!(parse_list("0, 2,1-2"), Ok(vec![0, 2, 1]));
+        for bad in ["", "x", "3-", "-3", "5-4", "99999", "1,,2"] {
+            assert!(parse_list(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn fast_cpus_come_first() {
+        // An RK3588: cores 0-3 are A55, 4-7 A76.
+        let rk3588 = |id| if id < 4 { 530 } else { 1024 };
+        let cpus = Cpus::ordered((0..8).collect(), rk3588);
+        assert_eq!(cpus, Cpus { ids: vec![4, 5, 6, 7, 0, 1, 2, 3], uneven: true });
+        assert!(!Cpus::ordered(vec![4, 5], rk3588).uneven);
+    }
+
+    #[test]
+    fn this_process_may_use_a_cpu() {
+        let cpus = Cpus::allowed();
+        assert!(!cpus.ids.is_empty());
+        assert_eq!(Cpus::chosen(&cpus.ids[..1]).map(|c| c.ids), Ok(vec![cpus.ids[0]]));
+        assert_eq!(Cpus::chosen(&[CpuSet::MAX_CPU - 1]), Err(CpuSet::MAX_CPU - 1));
+    }
+}
