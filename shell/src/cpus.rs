@@ -1,5 +1,6 @@
 //! Which CPUs there are, which are fast, and where threads run. Must not know what they compute.
 
+use kinglet_core::Isa;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use std::io;
 
@@ -72,14 +73,19 @@ pub fn parse_list(text: &str) -> Result<Vec<usize>, String> {
     Ok(ids)
 }
 
-/// Binds the calling thread to one CPU.
+/// Lets the calling thread run on these CPUs only.
 ///
 /// # Errors
 /// The kernel refuses.
-pub fn pin(id: usize) -> io::Result<()> {
+pub fn bind(ids: &[usize]) -> io::Result<()> {
     let mut set = CpuSet::new();
-    set.set(id);
+    ids.iter().for_each(|&id| set.set(id));
     Ok(sched_setaffinity(None, &set)?)
+}
+
+/// The fastest kernels that this CPU can run.
+pub fn best_isa() -> Isa {
+    Isa::default()
 }
 
 #[cfg(test)]

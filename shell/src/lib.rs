@@ -4,5 +4,7 @@ pub mod cpus;
 pub mod failure;
 pub mod loader;
 pub mod map;
+pub mod memory;
 pub mod pool;
 pub mod signal;
+pub mod words;

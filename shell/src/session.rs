@@ -1,0 +1,276 @@
+//! One engine with its memory, its threads and one sequence: what every command computes with.
+//! Must not know text.
+
+use crate::cpus::{self, Cpus};
+use crate::failure::Failure;
+use crate::loader::Model;
+use crate::map;
+use crate::memory::{self, Budget};
+use crate::pool::Pool;
+use crate::setup::Setup;
+use crate::signal;
+use kinglet_core::config::Config;
+use kinglet_core::token::TokenizerRequirements;
+use kinglet_core::{
+    Chunk, Engine, ForwardError, Limits, LogitRow, Logits, Memory, Requirements, SeqId, Workers,
+};
+
+/// Context where neither the user nor the model says less.
+pub const DEFAULT_CTX: usize = 8192;
+
+/// The limits that `setup` means for a model.
+pub fn limits(setup: &Setup, config: &Config) -> Limits {
+    let max_seq = setup.ctx.unwrap_or(DEFAULT_CTX.min(config.train_ctx));
+    Limits {
+        max_seq,
+        kv_tokens: max_seq,
+        max_batch: setup.batch.min(max_seq),
+        max_seqs: 1,
+        max_logits: setup.logit_rows.min(setup.batch).min(max_seq),
+        kv_type: setup.kv_type,
+    }
+}
+
+/// The memory that `limits` mean for a model, its tokenizer included.
+///
+/// # Errors
+/// Limits that the engine refuses.
+pub fn budget(model: &Model, config: &Config, limits: &Limits) -> Result<Budget, Failure> {
+    let need = Requirements::of(config, limits).map_err(Failure::new)?;
+    let tokenizer = TokenizerRequirements::of(&model.gguf).map_or(0, |t| t.index + t.scratch);
+    Ok(Budget {
+        weights: model.file_bytes,
+        kv: need.kv,
+        scratch: need.scratch,
+        index: need.index.saturating_add(tokenizer),
+    })
+}
+
+/// An engine at work on one sequence.
+pub struct Session {
+    engine: Engine<'static>,
+    pool: Pool,
+    seq: SeqId,
+    limits: Limits,
+    /// The tokens whose keys and values are in the sequence; room for the whole context.
+    tokens: Vec<u32>,
+    /// Logits after the last token.
+    logits: Vec<f32>,
+}
+
+impl Session {
+    /// Takes memory and threads. Nothing of the model's weights is read yet.
+    ///
+    /// # Errors
+    /// Not enough memory, CPUs that may not be used, a file that is no complete model.
+    pub fn start(model: &Model, setup: &Setup) -> Result<Session, Failure> {
+        let config = model.config()?;
+        let limits = limits(setup, &config);
+        let budget = budget(model, &config, &limits)?;
+        if let Some(available) = memory::available()
+            && let Err(refusal) = budget.check(available, limits.max_seq)
+        {
+            if !setup.force {
+                return Err(Failure::new(refusal));
+            }
+            setup.note(format_args!("{refusal} (forced)"));
+        }
+        if limits.max_seq > config.train_ctx {
+            let trained = config.train_ctx;
+            setup.note(format_args!("the model was trained for {trained} tokens; past that it gets worse"));
+        }
+        let weights = model.weights(&config)?;
+        let need = Requirements::of(&config, &limits).map_err(Failure::new)?;
+        let region = |what: &str, len| {
+            map::region(len).map_err(|e| {
+                Failure::new(format_args!("cannot map {} for {what}: {e}", memory::megabytes(len)))
+            })
+        };
+        let memory = Memory {
+            kv: region("kv", need.kv)?,
+            scratch: region("scratch", need.scratch)?,
+            index: region("the index", need.index)?,
+        };
+        let mut engine =
+            Engine::new(config, weights, limits, memory, setup.isa).map_err(|e| model.fail(e))?;
+        let seq = engine.open().map_err(Failure::new)?;
+        Ok(Session {
+            pool: start_pool(setup)?,
+            seq,
+            limits,
+            tokens: Vec::with_capacity(limits.max_seq),
+            logits: vec![0.0; config.vocab],
+            engine,
+        })
+    }
+
+    /// The model's dimensions.
+    pub fn config(&self) -> &Config {
+        self.engine.config()
+    }
+
+    /// Number of threads.
+    pub fn threads(&self) -> usize {
+        self.pool.count()
+    }
+
+    /// Context length in tokens.
+    pub fn ctx(&self) -> usize {
+        self.limits.max_seq
+    }
+
+    /// The tokens computed so far.
+    pub fn tokens(&self) -> &[u32] {
+        &self.tokens
+    }
+
+    /// Tokens that still fit.
+    pub fn room(&self) -> usize {
+        self.limits.max_seq - self.tokens.len()
+    }
+
+    /// Logits after the last token, for the sampler to change as it likes.
+    pub fn logits_mut(&mut self) -> &mut [f32] {
+        &mut self.logits
+    }
+
+    /// Forgets everything from token `len` on. Logits are those of the last step all the same: at
+    /// least one token has to be computed before they mean anything again.
+    ///
+    /// # Errors
+    /// None that a correct program sees.
+    pub fn keep(&mut self, len: usize) -> Result<(), Failure> {
+        if len < self.tokens.len() {
+            self.engine.truncate(self.seq, len).map_err(Failure::new)?;
+            self.tokens.truncate(len);
+        }
+        Ok(())
+    }
+
+    /// How many of `tokens`, from the first on, are computed already.
+    pub fn common_prefix(&self, tokens: &[u32]) -> usize {
+        self.tokens.iter().zip(tokens).take_while(|(a, b)| a == b).count()
+    }
+
+    /// Continues the sequence by a prompt, a batch at a time; logits are those of its last token.
+    /// `progress` hears how many tokens are done. Ctrl-C is looked for between batches; what was
+    /// computed until then stays.
+    ///
+    /// # Errors
+    /// The prompt does not fit (found before any work), Ctrl-C, a fault of the engine.
+    pub fn prefill(&mut self, tokens: &[u32], progress: &mut dyn FnMut(usize)) -> Result<(), Failure> {
+        let logits = &mut Vec::new();
+        core::mem::swap(logits, &mut self.logits);
+        let done = self.feed(tokens, Logits::Last, progress, &mut |_, row| logits.copy_from_slice(row));
+        core::mem::swap(logits, &mut self.logits);
+        done
+    }
+
+    /// As [`Session::prefill`], but hands the logits of every position to `sink`, in order.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn score(
+        &mut self,
+        tokens: &[u32],
+        sink: &mut dyn FnMut(LogitRow, &[f32]),
+    ) -> Result<(), Failure> {
+        self.feed(tokens, Logits::All, &mut |_| {}, sink)
+    }
+
+    fn feed(
+        &mut self,
+        tokens: &[u32],
+        logits: Logits,
+        progress: &mut dyn FnMut(usize),
+        sink: &mut dyn FnMut(LogitRow, &[f32]),
+    ) -> Result<(), Failure> {
+        self.fits(tokens.len())?;
+        let vocab = self.config().vocab;
+        if let Some(&token) = tokens.iter().find(|t| **t as usize >= vocab) {
+            return Err(forward_failure(ForwardError::UnknownToken { token, vocab }));
+        }
+        let batches = tokens.len().div_ceil(self.limits.max_batch);
+        for (i, batch) in tokens.chunks(self.limits.max_batch).enumerate() {
+            if signal::interrupted() {
+                return Err(Failure::Interrupted);
+            }
+            let wanted = if logits == Logits::Last && i + 1 < batches { Logits::None } else { logits };
+            let chunk = Chunk { seq: self.seq, tokens: batch, logits: wanted };
+            self.engine.forward(&self.pool, &[chunk], sink).map_err(forward_failure)?;
+            self.tokens.extend_from_slice(batch);
+            progress(i * self.limits.max_batch + batch.len());
+        }
+        Ok(())
+    }
+
+    /// Checks that `more` tokens fit after those that are there.
+    ///
+    /// # Errors
+    /// They do not; the line says what would.
+    pub fn fits(&self, more: usize) -> Result<(), Failure> {
+        prompt_fits(self.tokens.len() + more, self.limits.max_seq)
+    }
+
+    /// Continues the sequence by one token; logits are those after it. Allocates nothing.
+    ///
+    /// # Errors
+    /// The context is full, or a fault of the engine.
+    pub fn step(&mut self, token: u32) -> Result<(), Failure> {
+        let (logits, tokens) = (&mut self.logits, [token]);
+        let chunk = Chunk { seq: self.seq, tokens: &tokens, logits: Logits::Last };
+        let mut sink = |_: LogitRow, row: &[f32]| logits.copy_from_slice(row);
+        self.engine.forward(&self.pool, &[chunk], &mut sink).map_err(forward_failure)?;
+        self.tokens.push(token);
+        Ok(())
+    }
+}
+
+/// Checks a prompt's length against the context, before an engine exists.
+///
+/// # Errors
+/// It is longer; the line says what to do.
+pub fn prompt_fits(tokens: usize, ctx: usize) -> Result<(), Failure> {
+    if tokens <= ctx {
+        return Ok(());
+    }
+    let enough = tokens.next_multiple_of(256);
+    Err(Failure::new(format_args!(
+        "the prompt has {tokens} tokens, the context holds {ctx}; use --ctx {enough} or more, or a shorter prompt"
+    )))
+}
+
+/// A fault of a step for the user; [`ForwardError`] says what is behind it.
+fn forward_failure(e: ForwardError) -> Failure {
+    match e {
+        ForwardError::NonFinite { position } => Failure::new(format_args!(
+            "NaN or infinity came out at position {position}: the model file holds such values or is \
+             damaged; compare its checksum or get it again"
+        )),
+        other => Failure::new(other),
+    }
+}
+
+/// Starts the threads and binds them to CPUs where that is wanted or where CPUs differ.
+fn start_pool(setup: &Setup) -> Result<Pool, Failure> {
+    let cpus = match &setup.cpus {
+        None => Cpus::allowed(),
+        Some(list) => Cpus::chosen(list).map_err(|id| {
+            let allowed = Cpus::allowed().ids;
+            Failure::new(format_args!("--cpus: CPU {id} may not be used here; these may: {allowed:?}"))
+        })?,
+    };
+    let threads = setup.threads.unwrap_or(cpus.ids.len());
+    let choose = setup.cpus.is_some() || cpus.uneven;
+    // More threads than CPUs share them all; else thread i has the i-th fastest to itself, so that the
+    // calling thread, which also does what cannot be shared, gets a fast one.
+    let place = move |i: usize| {
+        if choose {
+            let own = if threads <= cpus.ids.len() { &cpus.ids[i..=i] } else { &cpus.ids[..] };
+            // A CPU taken away in the meantime costs speed, not correctness.
+            let _ = cpus::bind(own);
+        }
+    };
+    place(0);
+    Pool::new(threads, place).map_err(|e| Failure::new(format_args!("cannot start {threads} threads: {e}")))
+}

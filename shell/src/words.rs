@@ -1,0 +1,220 @@
+//! The words of a command line: flags, their values, and errors with a hint. Must not know what
+//! the flags mean.
+//!
+//! The flags that a command knows are those its help text names: a hint cannot offer anything else.
+
+use crate::failure::Failure;
+use core::ops::RangeInclusive;
+use core::str::FromStr;
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+/// One word of the command line.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Word {
+    /// A flag with its dashes: `--temp`, `-m`.
+    Flag(String),
+    /// Anything else.
+    Value(OsString),
+}
+
+/// Reads the words after the command's name.
+pub struct Words {
+    parser: lexopt::Parser,
+    command: &'static str,
+    help: &'static str,
+    /// The flag whose value is asked for next.
+    flag: String,
+}
+
+impl Words {
+    /// The words left in `parser`, for a command and its help text.
+    pub fn new(parser: lexopt::Parser, command: &'static str, help: &'static str) -> Words {
+        Words { parser, command, help, flag: String::new() }
+    }
+
+    /// The next word; the flag in it is the one that values are asked for.
+    ///
+    /// # Errors
+    /// A flag that is not UTF-8, or a value given to a flag that takes none.
+    pub fn advance(&mut self) -> Result<Option<Word>, Failure> {
+        let word = match self.parser.next()? {
+            None => return Ok(None),
+            Some(lexopt::Arg::Long(name)) => Word::Flag(format!("--{name}")),
+            Some(lexopt::Arg::Short(name)) => Word::Flag(format!("-{name}")),
+            Some(lexopt::Arg::Value(value)) => Word::Value(value),
+        };
+        if let Word::Flag(flag) = &word {
+            self.flag.clone_from(flag);
+        }
+        Ok(Some(word))
+    }
+
+    /// The value of the flag just read.
+    ///
+    /// # Errors
+    /// There is none.
+    pub fn os(&mut self) -> Result<OsString, Failure> {
+        self.parser.value().map_err(|_| self.bad("needs a value"))
+    }
+
+    /// The value as a path.
+    ///
+    /// # Errors
+    /// There is none.
+    pub fn path(&mut self) -> Result<PathBuf, Failure> {
+        Ok(PathBuf::from(self.os()?))
+    }
+
+    /// The value as text.
+    ///
+    /// # Errors
+    /// There is none, or it is not UTF-8.
+    pub fn text(&mut self) -> Result<String, Failure> {
+        self.os()?.into_string().map_err(|_| self.bad("the value is not UTF-8"))
+    }
+
+    /// The value as a number within `range`.
+    ///
+    /// # Errors
+    /// There is none, it is no number, or it lies outside.
+    pub fn number<T>(&mut self, range: RangeInclusive<T>) -> Result<T, Failure>
+    where
+        T: FromStr + PartialOrd + core::fmt::Display,
+    {
+        let text = self.text()?;
+        match text.trim().parse() {
+            Ok(n) if range.contains(&n) => Ok(n),
+            _ => Err(self.bad(&format!(
+                "'{}' is no number from {} to {}",
+                text.escape_debug(),
+                range.start(),
+                range.end()
+            ))),
+        }
+    }
+
+    /// The value as one of the given words; its index.
+    ///
+    /// # Errors
+    /// There is none, or it is another word.
+    pub fn choice(&mut self, words: &[&str]) -> Result<usize, Failure> {
+        let text = self.text()?;
+        words
+            .iter()
+            .position(|w| *w == text)
+            .ok_or_else(|| self.bad(&format!("'{}' is none of: {}", text.escape_debug(), words.join(", "))))
+    }
+
+    /// A fault in the value of the flag just read.
+    pub fn bad(&self, fault: &str) -> Failure {
+        Failure::Usage(format!("{} {}: {fault}", self.command, self.flag))
+    }
+
+    /// A fault of the command line as a whole.
+    pub fn wrong(&self, fault: &str) -> Failure {
+        Failure::Usage(format!("{}: {fault}", self.command))
+    }
+
+    /// `value`, which the flag in `flag` would have given.
+    ///
+    /// # Errors
+    /// It is not there.
+    pub fn need<T>(&self, value: Option<T>, flag: &str) -> Result<T, Failure> {
+        value.ok_or_else(|| self.wrong(&format!("{flag} is missing")))
+    }
+
+    /// An unknown flag, or a value where none belongs.
+    pub fn unknown(&self, word: Word) -> Failure {
+        match word {
+            Word::Value(value) => {
+                let value = value.to_string_lossy().escape_debug().to_string();
+                self.wrong(&format!("unexpected '{value}'"))
+            }
+            Word::Flag(flag) => {
+                let hint = nearest(&flag, flags(self.help))
+                    .map_or(String::new(), |near| format!("; did you mean {near}?"));
+                self.wrong(&format!("unknown flag '{}'{hint}", flag.escape_debug()))
+            }
+        }
+    }
+
+    /// The command's help text.
+    pub fn help(&self) -> &'static str {
+        self.help
+    }
+}
+
+/// The long flags that a help text names.
+pub fn flags(help: &str) -> impl Iterator<Item = &str> {
+    let is_part = |c: char| c == '-' || c.is_ascii_alphanumeric();
+    help.split(move |c| !is_part(c)).filter(|w| w.len() > 2 && w.starts_with("--"))
+}
+
+/// The candidate nearest to `word`, if one is near enough to be what was meant.
+pub fn nearest<'a>(word: &str, candidates: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    let most = (word.chars().count() / 3).clamp(1, 3);
+    let near = candidates.map(|c| (if is_start(word, c) { 1 } else { distance(word, c) }, c));
+    near.filter(|(d, _)| *d <= most).min_by_key(|(d, _)| *d).map(|(_, c)| c)
+}
+
+/// Whether one is a beginning of the other long enough to tell something.
+fn is_start(word: &str, candidate: &str) -> bool {
+    (word.len() >= 5 && candidate.starts_with(word)) || (candidate.len() >= 5 && word.starts_with(candidate))
+}
+
+/// Edit distance: insertions, deletions and replacements of characters.
+fn distance(a: &str, b: &str) -> usize {
+    let b: Vec<char> = b.chars().collect();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, x) in a.chars().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = i + 1;
+        for (j, y) in b.iter().enumerate() {
+            let replaced = diagonal + usize::from(x != *y);
+            diagonal = row[j + 1];
+            row[j + 1] = replaced.min(diagonal + 1).min(row[j] + 1);
+        }
+    }
+    row[b.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hints_are_near_or_absent() {
+        let known = ["--temp", "--top-k", "--top-p", "--threads"];
+        let hint = |word| nearest(word, known.into_iter());
+        assert_eq!(hint("--tmep"), Some("--temp"));
+        assert_eq!(hint("--temperature"), Some("--temp"));
+        assert_eq!(hint("--thread"), Some("--threads"));
+        assert_eq!(hint("--topk"), Some("--top-k"));
+        assert_eq!(hint("--frobnicate"), None);
+        assert_eq!(distance("kitten", "sitting"), 3);
+    }
+
+    #[test]
+    fn flags_come_from_the_help_text() {
+        let help = "  -m, --model FILE   the model\n  --ctx N, see --batch.\n  a -- b";
+        assert_eq!(flags(help).collect::<Vec<_>>(), ["--model", "--ctx", "--batch"]);
+    }
+
+    #[test]
+    fn values_are_checked() {
+        let words = |args: &[&str]| {
+            let mut words = Words::new(lexopt::Parser::from_args(args), "run", "--temp --seed");
+            words.advance().unwrap();
+            words
+        };
+        assert_eq!(words(&["--temp", "-0.5"]).number(-1.0..=1.0), Ok(-0.5));
+        assert_eq!(words(&["-n", "7"]).number(1..=10), Ok(7));
+        let message = |e: Failure| format!("{e:?}");
+        assert!(message(words(&["-n", "70"]).number(1..=10).unwrap_err()).contains("run -n: '70' is no"));
+        assert!(message(words(&["--temp=NaN"]).number(0.0..=1.0).unwrap_err()).contains("'NaN'"));
+        assert!(message(words(&["--temp"]).text().unwrap_err()).contains("run --temp: needs a value"));
+        let unknown = words(&[]).unknown(Word::Flag("--sede".into()));
+        assert!(message(unknown).contains("unknown flag '--sede'; did you mean --seed?"));
+    }
+}
