@@ -219,6 +219,35 @@ impl<'a, 't> Weights<'a, 't> {
         Ok(Weights { token_embd, output_norm, output, layers })
     }
 
+    /// Whether every tensor has the shape that `config` says.
+    pub(crate) fn fits(&self, c: &Config) -> bool {
+        let is = |m: &Matrix<'_>, rows, cols| m.rows == rows && m.cols == cols;
+        let bias = |v: &Vector<'_>, len| v.is_empty() || v.len() == len;
+        let layer = |l: &Layer<'_>| {
+            let Ffn::Dense { gate, up, down } = &l.ffn;
+            l.attn_norm.len() == c.dim
+                && l.ffn_norm.len() == c.dim
+                && is(&l.wq, c.q_dim(), c.dim)
+                && is(&l.wk, c.kv_dim(), c.dim)
+                && is(&l.wv, c.kv_dim(), c.dim)
+                && is(&l.wo, c.dim, c.q_dim())
+                && is(gate, c.ffn_dim, c.dim)
+                && is(up, c.ffn_dim, c.dim)
+                && is(down, c.dim, c.ffn_dim)
+                && bias(&l.bq, c.q_dim())
+                && bias(&l.bk, c.kv_dim())
+                && bias(&l.bv, c.kv_dim())
+                && bias(&l.q_norm, c.head_dim)
+                && bias(&l.k_norm, c.head_dim)
+                && l.q_norm.is_empty() == l.k_norm.is_empty()
+        };
+        is(&self.token_embd, c.vocab, c.dim)
+            && is(&self.output, c.vocab, c.dim)
+            && self.output_norm.len() == c.dim
+            && self.layers.len() == c.n_layers
+            && self.layers.iter().all(layer)
+    }
+
     /// Whether the output matrix is the embedding matrix.
     pub fn is_tied(&self) -> bool {
         core::ptr::eq(self.output.data, self.token_embd.data)

@@ -2,6 +2,8 @@
 //! choose the instruction set. Nothing above this module asks what CPU it runs on.
 
 pub mod act;
+pub mod attention;
+pub mod elementwise;
 
 pub use act::{BlockQ32, BlockQ256, Forms, Input};
 

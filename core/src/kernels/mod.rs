@@ -1,0 +1,3 @@
+//! Kernels, one folder per instruction set. `ops` is their only caller.
+
+pub mod scalar;
