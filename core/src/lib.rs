@@ -15,4 +15,5 @@ pub mod math;
 pub mod name;
 pub mod par;
 pub mod quant;
+pub mod token;
 pub mod weights;
