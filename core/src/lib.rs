@@ -23,6 +23,7 @@ pub mod ops;
 pub mod par;
 pub mod quant;
 pub mod requirements;
+pub mod token;
 pub mod weights;
 
 pub use config::Config;
