@@ -9,10 +9,12 @@
 #![no_std]
 
 pub mod cast;
+pub mod chat;
 pub mod config;
 pub mod gguf;
 pub mod math;
 pub mod name;
 pub mod par;
 pub mod quant;
+
 pub mod weights;
