@@ -1,1 +1,4 @@
 //! The std shell around `kinglet-core`: files, threads, terminal, command line.
+
+pub mod chat_json;
+pub mod cmd_template;
