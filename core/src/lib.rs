@@ -12,6 +12,7 @@
 pub const NUMERICS_VERSION: u32 = 1;
 
 pub mod cast;
+pub mod chat;
 pub mod config;
 pub mod forward;
 pub mod gguf;
