@@ -15,6 +15,8 @@ pub enum Failure {
     Usage(String),
     /// Something did not work; the line says what and what to do.
     Failed(String),
+    /// Not a failure: the user asked for this help text.
+    Help(&'static str),
     /// Ctrl-C.
     Interrupted,
     /// Whoever read our output has gone: nothing is left to do, and nobody to tell.

@@ -1,3 +1,7 @@
 //! The `kinglet` binary: hands its arguments to the command line of the library.
 
-fn main() {}
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    kinglet::cli::main()
+}

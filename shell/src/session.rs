@@ -129,9 +129,9 @@ impl Session {
         self.limits.max_seq - self.tokens.len()
     }
 
-    /// Logits after the last token, for the sampler to change as it likes.
-    pub fn logits_mut(&mut self) -> &mut [f32] {
-        &mut self.logits
+    /// Logits after the last token.
+    pub fn logits(&self) -> &[f32] {
+        &self.logits
     }
 
     /// Forgets everything from token `len` on. Logits are those of the last step all the same: at

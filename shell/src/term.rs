@@ -33,6 +33,14 @@ impl Output {
         self.out.write_all(bytes).map_err(|e| Failure::stdout(&e))
     }
 
+    /// Writes a number.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn number(&mut self, n: u32) -> Result<(), Failure> {
+        write!(self.out, "{n}").map_err(|e| Failure::stdout(&e))
+    }
+
     /// Hands everything on.
     ///
     /// # Errors
@@ -61,6 +69,15 @@ pub fn print(text: &str) -> Result<(), Failure> {
 /// One line to standard error. If nobody is there to read it, so be it.
 pub fn note(line: fmt::Arguments<'_>) {
     let _ = writeln!(io::stderr().lock(), "[kinglet] {line}");
+}
+
+/// Says on standard error why the program ends.
+pub fn complain(failure: &Failure) {
+    let mut err = io::stderr().lock();
+    let _ = match failure {
+        Failure::Usage(line) | Failure::Failed(line) => writeln!(err, "kinglet: {line}"),
+        Failure::Help(_) | Failure::Interrupted | Failure::PipeClosed => Ok(()),
+    };
 }
 
 /// Whether standard error is a terminal.

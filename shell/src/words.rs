@@ -36,7 +36,7 @@ impl Words {
     /// The next word; the flag in it is the one that values are asked for.
     ///
     /// # Errors
-    /// A flag that is not UTF-8, or a value given to a flag that takes none.
+    /// A flag that is not UTF-8, a value given to a flag that takes none, or a call for help.
     pub fn advance(&mut self) -> Result<Option<Word>, Failure> {
         let word = match self.parser.next()? {
             None => return Ok(None),
@@ -45,6 +45,9 @@ impl Words {
             Some(lexopt::Arg::Value(value)) => Word::Value(value),
         };
         if let Word::Flag(flag) = &word {
+            if matches!(flag.as_str(), "--help" | "-h") {
+                return Err(Failure::Help(self.help));
+            }
             self.flag.clone_from(flag);
         }
         Ok(Some(word))
@@ -139,10 +142,6 @@ impl Words {
         }
     }
 
-    /// The command's help text.
-    pub fn help(&self) -> &'static str {
-        self.help
-    }
 }
 
 /// The long flags that a help text names.

@@ -1,0 +1,200 @@
+//! `bench`: tokens per second, reading and writing. Must not know text.
+
+use crate::engine_flags;
+use crate::failure::Failure;
+use crate::loader::Model;
+use crate::session::Session;
+use crate::setup::Setup;
+use crate::signal;
+use crate::term::{StatusLine, print, stderr_is_terminal};
+use crate::words::{Word, Words};
+use core::fmt::Write as _;
+use serde_json::{Value, json};
+use std::time::Instant;
+
+/// Help text.
+pub const HELP: &str = concat!(
+    "usage: kinglet bench -m FILE [FLAGS]
+
+Measures how fast a prompt is read (pp) and a reply is made (tg), like llama-bench: the mean of
+some repetitions after a warm-up, and its standard deviation.
+
+      --pp N               tokens of the prompt (default 512; 0 leaves this out)
+      --tg N               tokens of the reply (default 128; 0 leaves this out)
+      --reps N             repetitions (default 3)
+      --json               JSON in place of the table
+
+",
+    engine_flags!()
+);
+
+/// One line of the table.
+struct Test {
+    name: String,
+    prompt: usize,
+    reply: usize,
+    /// Tokens per second of each repetition.
+    samples: Vec<f64>,
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// Of the command line, the file, the engine.
+pub fn command(words: &mut Words) -> Result<(), Failure> {
+    let mut setup = Setup::default();
+    let (mut pp, mut tg, mut reps, mut as_json) = (512usize, 128usize, 3usize, false);
+    while let Some(word) = words.advance()? {
+        let Word::Flag(flag) = &word else { return Err(words.unknown(word)) };
+        match flag.as_str() {
+            "--pp" => pp = words.number(0..=1 << 20)?,
+            "--tg" => tg = words.number(0..=1 << 20)?,
+            "--reps" => reps = words.number(1..=1000)?,
+            "--json" => as_json = true,
+            flag if setup.accept(flag, words)? => {}
+            _ => return Err(words.unknown(word)),
+        }
+    }
+    let path = words.need(setup.model.clone(), "-m FILE")?;
+    if pp == 0 && tg == 0 {
+        return Err(words.wrong("--pp 0 and --tg 0 leave nothing to measure"));
+    }
+    let model = Model::open(&path)?;
+    // No more context than the tests need; --ctx asks for more.
+    setup.ctx = Some(setup.ctx.unwrap_or(0).max(pp).max(tg + 1));
+    let mut session = Session::start(&model, &setup)?;
+    signal::install();
+    let mut tests: Vec<Test> = [("pp", pp, 0), ("tg", 0, tg)]
+        .into_iter()
+        .filter(|(_, prompt, reply)| prompt + reply > 0)
+        .map(|(name, prompt, reply)| Test {
+            name: format!("{name}{}", prompt + reply),
+            prompt,
+            reply,
+            samples: Vec::with_capacity(reps),
+        })
+        .collect();
+    for test in &mut tests {
+        let mut line = StatusLine::new(!setup.quiet && stderr_is_terminal());
+        for rep in 0..=reps {
+            line.show(format_args!("{}: {rep} of {reps}", test.name));
+            let speed = measure(&mut session, test.prompt, test.reply)?;
+            // The first one reads the weights from the disk.
+            if rep > 0 {
+                test.samples.push(speed);
+            }
+        }
+    }
+    let about = about(&model, &session, &setup);
+    if as_json { print(&to_json(&about, &tests)) } else { print(&to_table(&about, &tests)) }
+}
+
+/// One repetition: tokens per second.
+fn measure(session: &mut Session, prompt: usize, reply: usize) -> Result<f64, Failure> {
+    session.keep(0)?;
+    let vocab = session.config().vocab as u32;
+    // Which tokens is all the same to a dense model; these differ from each other.
+    let token = |i: usize| (i as u32).wrapping_mul(2_654_435_761) % vocab;
+    let start = Instant::now();
+    if prompt > 0 {
+        let tokens: Vec<u32> = (0..prompt).map(token).collect();
+        session.prefill(&tokens, &mut |_| {})?;
+    }
+    for i in 0..reply {
+        if signal::interrupted() {
+            return Err(Failure::Interrupted);
+        }
+        session.step(token(i))?;
+    }
+    Ok((prompt + reply) as f64 / start.elapsed().as_secs_f64())
+}
+
+fn about(model: &Model, session: &Session, setup: &Setup) -> Value {
+    let params: u64 = model.gguf.tensors().iter().map(|t| t.dims().iter().product::<u64>()).sum();
+    json!({
+        "version": env!("CARGO_PKG_VERSION"),
+        "model": model.name(),
+        "file": model.path.to_string_lossy(),
+        "arch": session.config().arch.name(),
+        "size": model.file_bytes,
+        "params": params,
+        "threads": session.threads(),
+        "batch": setup.batch,
+        "kv_type": setup.kv_type.name(),
+        "kernels": format!("{:?}", setup.isa).to_lowercase(),
+    })
+}
+
+/// Mean and standard deviation (of a sample; 0 for a single one).
+fn statistics(samples: &[f64]) -> (f64, f64) {
+    let n = samples.len().max(1) as f64;
+    let mean = samples.iter().sum::<f64>() / n;
+    let squares: f64 = samples.iter().map(|x| (x - mean) * (x - mean)).sum();
+    (mean, if samples.len() > 1 { (squares / (n - 1.0)).sqrt() } else { 0.0 })
+}
+
+fn to_json(about: &Value, tests: &[Test]) -> String {
+    let list: Vec<Value> = tests
+        .iter()
+        .map(|test| {
+            let (mean, sd) = statistics(&test.samples);
+            let mut entry = about.clone();
+            entry["test"] = json!(test.name);
+            entry["n_prompt"] = json!(test.prompt);
+            entry["n_gen"] = json!(test.reply);
+            entry["tokens_per_second"] = json!(mean);
+            entry["tokens_per_second_sd"] = json!(sd);
+            entry["samples"] = json!(test.samples);
+            entry
+        })
+        .collect();
+    format!("{:#}\n", Value::Array(list))
+}
+
+fn to_table(about: &Value, tests: &[Test]) -> String {
+    let text = |key: &str| match &about[key] {
+        Value::String(s) => s.clone(),
+        other => other.to_string(),
+    };
+    let number = |key: &str| about[key].as_u64().unwrap_or(0) as f64;
+    let size = format!("{:.2} MiB", number("size") / f64::from(1 << 20));
+    let params = format!("{:.2} M", number("params") / 1e6);
+    let model = text("model");
+    let width = model.chars().count().max(5);
+    let mut out = String::new();
+    let _ = writeln!(
+        out,
+        "| {:<width$} | {:>12} | {:>10} | kernels | {:>7} | {:>7} | {:>8} | {:>16} |",
+        "model", "size", "params", "threads", "kv type", "test", "t/s"
+    );
+    let _ = writeln!(
+        out,
+        "| {} | -----------: | ---------: | ------- | ------: | ------- | -------: | ---------------: |",
+        "-".repeat(width)
+    );
+    for test in tests {
+        let (mean, sd) = statistics(&test.samples);
+        let speed = format!("{mean:.2} ± {sd:.2}");
+        let _ = writeln!(
+            out,
+            "| {model:<width$} | {size:>12} | {params:>10} | {:<7} | {:>7} | {:<7} | {:>8} | {speed:>16} |",
+            text("kernels"),
+            text("threads"),
+            text("kv_type"),
+            test.name,
+        );
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn statistics_are_those_of_a_sample() {
+        assert_eq!(statistics(&[4.0]), (4.0, 0.0));
+        let (mean, sd) = statistics(&[1.0, 2.0, 3.0]);
+        assert_eq!((mean, sd), (2.0, 1.0));
+    }
+}

@@ -1,0 +1,204 @@
+//! `inspect`: what is in a GGUF file, and what running it would take. Must not know engines.
+//!
+//! Whatever can be said about a file is said, also about one that cannot be run: then the reason
+//! stands where the dimensions would.
+
+use crate::failure::Failure;
+use crate::inspect_text;
+use crate::loader::Model;
+use crate::session;
+use crate::setup::Setup;
+use crate::term::print;
+use crate::vocabulary::{Template, Vocabulary};
+use crate::words::{Word, Words};
+use kinglet_core::KvType;
+use kinglet_core::config::Config;
+use kinglet_core::gguf::{Array, TensorInfo, Value as Meta};
+use serde_json::{Map, Value, json};
+
+/// Help text.
+pub const HELP: &str = "usage: kinglet inspect FILE [FLAGS]
+
+Shows the metadata of a GGUF file (long arrays shortened), its tensors, the types of its weights, the
+model's dimensions, and the memory needed for contexts of 2048 to 32768 tokens.
+
+      --batch N            tokens computed at a time (default 512), for the memory table
+      --json               JSON in place of text
+";
+
+/// Elements of an array that are shown.
+const SHOWN: usize = 6;
+/// Characters of a string that are shown as text.
+pub const SHOWN_CHARS: usize = 120;
+/// Contexts in the memory table.
+const CONTEXTS: [usize; 5] = [2048, 4096, 8192, 16384, 32768];
+
+/// Runs the command.
+///
+/// # Errors
+/// Of the command line; a file that is no sound GGUF file.
+pub fn command(words: &mut Words) -> Result<(), Failure> {
+    let (mut file, mut as_json, mut batch) = (None, false, Setup::default().batch);
+    while let Some(word) = words.advance()? {
+        match word {
+            Word::Value(value) if file.is_none() => file = Some(value.into()),
+            Word::Flag(flag) if flag == "-m" || flag == "--model" => file = Some(words.path()?),
+            Word::Flag(flag) if flag == "--json" => as_json = true,
+            Word::Flag(flag) if flag == "--batch" => batch = words.number(1..=4096)?,
+            other => return Err(words.unknown(other)),
+        }
+    }
+    let model = Model::open(&words.need(file, "FILE")?)?;
+    let report = report(&model, batch);
+    if as_json { print(&format!("{report:#}\n")) } else { print(&inspect_text::render(&report)) }
+}
+
+/// Everything as JSON; the text is made from it, so that both say the same.
+fn report(model: &Model, batch: usize) -> Value {
+    let tensors = model.gguf.tensors();
+    let config = model.config();
+    let memory = match &config {
+        Ok(config) => memory(model, config, batch),
+        Err(_) => Value::Null,
+    };
+    let weights = config.as_ref().map_err(said).and_then(|c| model.weights(c).map(drop).map_err(|e| said(&e)));
+    json!({
+        "file": model.path.to_string_lossy(),
+        "bytes": model.file_bytes,
+        "name": model.name(),
+        "alignment": model.gguf.alignment(),
+        "parameters": tensors.iter().map(elements).sum::<u64>(),
+        "tensor_bytes": tensors.iter().map(|t| t.data().len()).sum::<usize>(),
+        "metadata": metadata(model),
+        "tensors": tensors.iter().map(tensor).collect::<Value>(),
+        "types": types(tensors),
+        "dimensions": config.as_ref().map_or(Value::Null, dimensions),
+        "runs": weights.is_ok(),
+        "runs_not_because": weights.err(),
+        "tokenizer": match Vocabulary::open(model) {
+            Ok(v) => json!({"tokens": v.tokenizer.vocab_size(), "ends": ends(&v)}),
+            Err(e) => json!({"missing": said(&e)}),
+        },
+        "template": match Template::of(model) {
+            Ok(t) => json!({
+                "family": format!("{:?}", t.family),
+                "guessed_because": t.guessed.map(|guess| guess.to_string()),
+            }),
+            Err(e) => json!({"missing": said(&e)}),
+        },
+        "memory": memory,
+    })
+}
+
+/// What a failure says, without the file's name.
+fn said(failure: &Failure) -> String {
+    match failure {
+        Failure::Failed(line) => line.split_once(": ").map_or(line.as_str(), |(_, rest)| rest).to_string(),
+        other => format!("{other:?}"),
+    }
+}
+
+fn ends(vocabulary: &Vocabulary) -> Vec<u32> {
+    let mut ends: Vec<u32> = vocabulary.tokenizer.ends().collect();
+    ends.sort_unstable();
+    ends.dedup();
+    ends
+}
+
+fn elements(tensor: &TensorInfo<'_>) -> u64 {
+    // The parser has checked that this does not overflow.
+    tensor.dims().iter().product()
+}
+
+fn metadata(model: &Model) -> Value {
+    let entries = model.gguf.metas().iter().map(|meta| (meta.key().to_string(), value(meta.value())));
+    Value::Object(entries.collect::<Map<_, _>>())
+}
+
+/// A metadata value; a long array as its length and first elements.
+fn value(value: Meta<'_>) -> Value {
+    match value {
+        Meta::U64(v) => json!(v),
+        Meta::I64(v) => json!(v),
+        // As short as the f32 it mostly was. JSON has no infinity.
+        Meta::F64(v) if f64::from(v as f32) == v => (v as f32).to_string().parse::<f64>().map_or(json!(v), |v| json!(v)),
+        Meta::F64(v) if v.is_finite() => json!(v),
+        Meta::F64(v) => json!(v.to_string()),
+        Meta::Bool(v) => json!(v),
+        Meta::Str(v) => json!(v),
+        Meta::Array(array) => {
+            let first: Vec<Value> = match array {
+                Array::Str(strings) => strings.iter().take(SHOWN).map(|s| json!(s)).collect(),
+                Array::Fixed(..) => (0..SHOWN).filter_map(|i| array.get(i)).map(self::value).collect(),
+            };
+            if array.len() <= SHOWN { json!(first) } else { json!({"length": array.len(), "first": first}) }
+        }
+    }
+}
+
+fn tensor(tensor: &TensorInfo<'_>) -> Value {
+    json!({
+        "name": tensor.name(),
+        "type": tensor.ty().name(),
+        "shape": tensor.dims(),
+        "offset": tensor.offset(),
+        "bytes": tensor.data().len(),
+    })
+}
+
+fn types(tensors: &[TensorInfo<'_>]) -> Value {
+    let mut rows: Vec<(&str, usize, u64, usize)> = Vec::new();
+    for tensor in tensors {
+        let name = tensor.ty().name();
+        let at = rows.iter().position(|row| row.0 == name).unwrap_or_else(|| {
+            rows.push((name, 0, 0, 0));
+            rows.len() - 1
+        });
+        let row = &mut rows[at];
+        (row.1, row.2, row.3) = (row.1 + 1, row.2 + elements(tensor), row.3 + tensor.data().len());
+    }
+    rows.sort_by_key(|row| core::cmp::Reverse(row.3));
+    rows.iter()
+        .map(|(name, tensors, elements, bytes)| {
+            let bits = 8.0 * *bytes as f64 / *elements as f64;
+            json!({"type": name, "tensors": tensors, "elements": elements, "bytes": bytes, "bits_per_weight": bits})
+        })
+        .collect()
+}
+
+fn dimensions(c: &Config) -> Value {
+    json!({
+        "architecture": c.arch.name(),
+        "layers": c.n_layers,
+        "dim": c.dim,
+        "heads": c.n_heads,
+        "kv_heads": c.n_kv_heads,
+        "head_dim": c.head_dim,
+        "ffn_dim": c.ffn_dim,
+        "vocabulary": c.vocab,
+        "trained_context": c.train_ctx,
+        "rope_theta": c.rope_theta,
+        "rms_eps": c.rms_eps.to_string().parse::<f64>().unwrap_or(0.0),
+    })
+}
+
+fn memory(model: &Model, config: &Config, batch: usize) -> Value {
+    let mut rows = Vec::new();
+    for kv_type in [KvType::Q8, KvType::F32] {
+        for ctx in CONTEXTS {
+            let setup = Setup { ctx: Some(ctx), kv_type, batch, ..Setup::default() };
+            // Only a model of absurd dimensions has no answer; its row is left out.
+            let Ok(need) = session::budget(model, config, &session::limits(&setup, config)) else { continue };
+            rows.push(json!({
+                "ctx": ctx,
+                "kv_type": kv_type.name(),
+                "kv": need.kv,
+                "scratch": need.scratch,
+                "index": need.index,
+                "weights": need.weights,
+                "total": need.total(),
+            }));
+        }
+    }
+    Value::Array(rows)
+}
