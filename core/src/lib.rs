@@ -14,6 +14,7 @@ pub const NUMERICS_VERSION: u32 = 1;
 pub mod cast;
 pub mod config;
 pub mod gguf;
+mod kernels;
 pub mod math;
 pub mod name;
 pub mod ops;

@@ -2,8 +2,10 @@
 //! choose the instruction set. Nothing above this module asks what CPU it runs on.
 
 pub mod act;
+pub mod matmul;
 
 pub use act::{BlockQ32, BlockQ256, Forms, Input};
+pub use matmul::{embed, matmul, quantize_q32, quantize_q256};
 
 /// Instruction set of the kernels. All give the same bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
