@@ -15,7 +15,7 @@ pub mod cast;
 pub mod config;
 pub mod forward;
 pub mod gguf;
-pub mod kernels;
+mod kernels;
 pub mod kv;
 pub mod math;
 pub mod name;
