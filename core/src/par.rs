@@ -105,6 +105,17 @@ impl<'a, T> Tile<'a, T> {
         self.cols.clone()
     }
 
+    /// The same tile, for a shorter time.
+    pub fn reborrow(&mut self) -> Tile<'_, T> {
+        Tile {
+            start: self.start,
+            stride: self.stride,
+            rows: self.rows(),
+            cols: self.cols(),
+            owner: PhantomData,
+        }
+    }
+
     /// The tile's part of row `row` of the matrix.
     ///
     /// # Panics

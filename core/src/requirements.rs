@@ -57,7 +57,9 @@ pub enum LimitsError {
 impl fmt::Display for LimitsError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
-            Self::OutOfRange { field, found, most } => write!(f, "{field} is {found}; 1 to {most} is possible"),
+            Self::OutOfRange { field, found, most } => {
+                write!(f, "{field} is {found}; 1 to {most} is possible")
+            }
             Self::Overflow => write!(f, "these limits need more memory than can be addressed"),
         }
     }

@@ -184,8 +184,7 @@ impl<'m> Engine<'m> {
             return Err(EngineError::Weights);
         }
         let kv = Arena::new(memory.kv).and_then(|mut a| a.take(required.kv)).map_err(EngineError::Kv)?;
-        let scratch =
-            Scratch::new(memory.scratch, &config, &limits).map_err(EngineError::Scratch)?;
+        let scratch = Scratch::new(memory.scratch, &config, &limits).map_err(EngineError::Scratch)?;
         let pool = Arena::new(memory.index)
             .and_then(|mut a| Pool::new(&mut a, limits.pool()))
             .map_err(EngineError::Index)?;

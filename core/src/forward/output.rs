@@ -32,7 +32,7 @@ impl Engine<'_> {
             let room = (&mut *s.xn, &mut *s.q32, &mut *s.q256);
             normalize(&ctx, (x, None), &self.weights.output_norm, self.config.rms_eps, forms, room);
             trace.see(Point::FinalNorm, 0, &s.xn[..n * dim]);
-            let input = Input { tokens: n, k: dim, x: &s.xn[..n * dim], q32: s.q32, q256: s.q256 };
+            let input = Input::of(n, dim, forms, s.xn, s.q32, s.q256);
             linear(&ctx, &input, [(&output, &Vector::EMPTY, &mut *s.logits)]);
             for (i, logits) in s.logits[..n * vocab].chunks_exact(vocab).enumerate() {
                 let row = s.wanted[first + i] as usize;

@@ -40,6 +40,8 @@ pub(super) struct Scratch<'m> {
     pub position: &'m mut [u32],
     /// `[batch]` chunk of each row
     pub chunk: &'m mut [u32],
+    /// `[batch]` token of each row
+    pub token: &'m mut [u32],
     /// `[batch]` rows whose logits are wanted
     pub wanted: &'m mut [u32],
     /// `[head_dim / 2]` rotary frequencies
@@ -77,7 +79,7 @@ pub(crate) fn bytes(c: &Config, limits: &Limits) -> usize {
     ];
     let mut total = array_bytes::<BlockQ32>(b, widest(c) / 32)
         .saturating_add(array_bytes::<BlockQ256>(b, widest(c) / 256))
-        .saturating_add(array_bytes::<u32>(b, 1).saturating_mul(3));
+        .saturating_add(array_bytes::<u32>(b, 1).saturating_mul(4));
     for (rows, width) in floats {
         total = total.saturating_add(array_bytes::<f32>(rows, width));
     }
@@ -109,6 +111,7 @@ impl<'m> Scratch<'m> {
             q256: arena.take(b.saturating_mul(widest(c) / 256))?,
             position: arena.take(b)?,
             chunk: arena.take(b)?,
+            token: arena.take(b)?,
             wanted: arena.take(b)?,
         })
     }

@@ -35,7 +35,7 @@ impl Engine<'_> {
         let n = chunks.iter().map(|c| c.tokens.len()).sum();
         let ctx = Ctx { workers, isa: self.isa, n };
         let wanted = self.place_rows(chunks)?;
-        self.prepare(&ctx, chunks, trace);
+        self.prepare(&ctx, trace);
         for i in 0..self.config.n_layers {
             let layer = self.weights.layers[i];
             self.attention(&ctx, i, &layer, chunks, trace)?;
@@ -62,6 +62,7 @@ impl Engine<'_> {
             for i in 0..count {
                 s.position[row] = (start + i) as u32;
                 s.chunk[row] = c as u32;
+                s.token[row] = chunk.tokens[i];
                 if chunk.logits == Logits::All || (chunk.logits == Logits::Last && i + 1 == count) {
                     s.wanted[wanted] = row as u32;
                     wanted += 1;
@@ -73,19 +74,17 @@ impl Engine<'_> {
     }
 
     /// Embeds the tokens and computes the rotary angles.
-    fn prepare(&mut self, ctx: &Ctx<'_>, chunks: &[Chunk<'_>], trace: &mut dyn Trace) {
+    fn prepare(&mut self, ctx: &Ctx<'_>, trace: &mut dyn Trace) {
         let s = &mut self.scratch;
         let (dim, half) = (self.config.dim, self.config.head_dim / 2);
         let embedding = &self.weights.token_embd;
-        let (position, chunk, freq) = (&*s.position, &*s.chunk, &*s.inv_freq);
+        let (position, token, freq) = (&*s.position, &*s.token, &*s.inv_freq);
         let rows = (Rows::new(s.x, dim), Rows::new(s.cos, half), Rows::new(s.sin, half), Rows::none());
         for_each_rows(ctx.workers, ctx.n, ROW_STEP, rows, |range, x, cos, sin, _| {
-            let each = x.chunks_exact_mut(dim).zip(cos.chunks_exact_mut(half)).zip(sin.chunks_exact_mut(half));
+            let each =
+                x.chunks_exact_mut(dim).zip(cos.chunks_exact_mut(half)).zip(sin.chunks_exact_mut(half));
             for (row, ((x, cos), sin)) in range.zip(each) {
-                // Rows of a chunk are consecutive positions: the last token stands at the last position.
-                let c = chunk[row] as usize;
-                let first = row - chunk[..row].iter().rev().take_while(|k| **k as usize == c).count();
-                ops::embed(embedding, chunks[c].tokens[row - first] as usize, x);
+                ops::embed(embedding, token[row] as usize, x);
                 tables::rotary_angles(position[row], freq, cos, sin);
             }
         });
@@ -108,12 +107,19 @@ impl Engine<'_> {
         let s = &mut self.scratch;
         // The first block has nothing to add from a block before it.
         let before = (i > 0).then_some(&s.proj[..n * dim]);
-        normalize(ctx, (&mut *s.x, before), &layer.attn_norm, c.rms_eps, forms, (&mut *s.xn, &mut *s.q32, &mut *s.q256));
+        normalize(
+            ctx,
+            (&mut *s.x, before),
+            &layer.attn_norm,
+            c.rms_eps,
+            forms,
+            (&mut *s.xn, &mut *s.q32, &mut *s.q256),
+        );
         if i > 0 {
             trace.see(Point::Out, i - 1, &s.x[..n * dim]);
         }
         trace.see(Point::AttnNorm, i, &s.xn[..n * dim]);
-        let input = Input { tokens: n, k: dim, x: &s.xn[..n * dim], q32: s.q32, q256: s.q256 };
+        let input = Input::of(n, dim, forms, s.xn, s.q32, s.q256);
         let parts = [
             (&layer.wq, &layer.bq, &mut *s.q),
             (&layer.wk, &layer.bk, &mut *s.k),
@@ -129,7 +135,12 @@ impl Engine<'_> {
                     ops::elementwise::rmsnorm_in_place(ctx.isa, head, w, c.rms_eps);
                 }
             };
-            let rows = (Rows::new(&mut *s.q, c.q_dim()), Rows::new(&mut *s.k, c.kv_dim()), Rows::none(), Rows::none());
+            let rows = (
+                Rows::new(&mut *s.q, c.q_dim()),
+                Rows::new(&mut *s.k, c.kv_dim()),
+                Rows::none(),
+                Rows::none(),
+            );
             for_each_rows(ctx.workers, n, ROW_STEP, rows, |_, q, k, _, _| {
                 heads(q, &layer.q_norm);
                 heads(k, &layer.k_norm);
@@ -142,8 +153,9 @@ impl Engine<'_> {
         self.attend(ctx, i, chunks)?;
         let s = &mut self.scratch;
         trace.see(Point::Heads, i, &s.attn[..n * c.q_dim()]);
-        quantize(ctx, s.attn, c.q_dim(), Forms::of(layer.wo.ty()), s.q32, s.q256);
-        let input = Input { tokens: n, k: c.q_dim(), x: s.attn, q32: s.q32, q256: s.q256 };
+        let forms = Forms::of(layer.wo.ty());
+        quantize(ctx, s.attn, c.q_dim(), forms, s.q32, s.q256);
+        let input = Input::of(n, c.q_dim(), forms, s.attn, s.q32, s.q256);
         linear(ctx, &input, [(&layer.wo, &Vector::EMPTY, &mut *s.proj)]);
         trace.see(Point::AttnOut, i, &s.proj[..n * dim]);
         Ok(())
@@ -155,7 +167,8 @@ impl Engine<'_> {
         let half = c.head_dim / 2;
         let s = &mut self.scratch;
         let (cos, sin) = (&*s.cos, &*s.sin);
-        let rows = (Rows::new(&mut *s.q, c.q_dim()), Rows::new(&mut *s.k, c.kv_dim()), Rows::none(), Rows::none());
+        let rows =
+            (Rows::new(&mut *s.q, c.q_dim()), Rows::new(&mut *s.k, c.kv_dim()), Rows::none(), Rows::none());
         for_each_rows(ctx.workers, ctx.n, ROW_STEP, rows, |range, q, k, _, _| {
             let each = q.chunks_exact_mut(c.q_dim()).zip(k.chunks_exact_mut(c.kv_dim()));
             for (row, (q, k)) in range.zip(each) {
@@ -254,9 +267,16 @@ impl Engine<'_> {
         let Ffn::Dense { gate: w_gate, up: w_up, down: w_down } = &layer.ffn;
         let forms = Forms::of(w_gate.ty()).and(Forms::of(w_up.ty()));
         let added = Some(&proj[..n * dim]);
-        normalize(ctx, (&mut **x, added), &layer.ffn_norm, c.rms_eps, forms, (&mut **xn, &mut **q32, &mut **q256));
+        normalize(
+            ctx,
+            (&mut **x, added),
+            &layer.ffn_norm,
+            c.rms_eps,
+            forms,
+            (&mut **xn, &mut **q32, &mut **q256),
+        );
         trace.see(Point::FfnNorm, i, &xn[..n * dim]);
-        let input = Input { tokens: n, k: dim, x: &xn[..n * dim], q32, q256 };
+        let input = Input::of(n, dim, forms, xn, q32, q256);
         let none = &Vector::EMPTY;
         linear(ctx, &input, [(w_gate, none, &mut **gate), (w_up, none, &mut **up)]);
         {
@@ -266,8 +286,9 @@ impl Engine<'_> {
                 ops::elementwise::swiglu(ctx.isa, gate, &up[range.start * ffn..range.end * ffn]);
             });
         }
-        quantize(ctx, gate, ffn, Forms::of(w_down.ty()), q32, q256);
-        let input = Input { tokens: n, k: ffn, x: &gate[..n * ffn], q32, q256 };
+        let forms = Forms::of(w_down.ty());
+        quantize(ctx, gate, ffn, forms, q32, q256);
+        let input = Input::of(n, ffn, forms, gate, q32, q256);
         linear(ctx, &input, [(w_down, none, &mut **proj)]);
         trace.see(Point::FfnOut, i, &proj[..n * dim]);
     }
@@ -344,7 +365,7 @@ pub(super) fn linear<const N: usize>(ctx: &Ctx<'_>, input: &Input<'_>, parts: [P
     for_each_tile_of(ctx.workers, outs, 64, cols, |which, mut tile| {
         let (w, bias) = weights[which];
         let (tokens, cols) = (tile.rows(), tile.cols());
-        ops::matmul(ctx.isa, w, input, &mut tile);
+        ops::matmul(ctx.isa, w, input, tile.reborrow());
         if !bias.is_empty() {
             let bias = bias.slice(cols);
             for token in tokens {

@@ -63,3 +63,27 @@ pub struct Input<'x> {
     /// `[tokens, k / 256]`
     pub q256: &'x [BlockQ256],
 }
+
+impl<'x> Input<'x> {
+    /// The first `tokens` rows of `k` values in `x`, with the quantised `forms` of them.
+    ///
+    /// # Panics
+    /// If a slice is shorter than that.
+    pub fn of(
+        tokens: usize,
+        k: usize,
+        forms: Forms,
+        x: &'x [f32],
+        q32: &'x [BlockQ32],
+        q256: &'x [BlockQ256],
+    ) -> Self {
+        let blocks = |needed: bool, len: usize| if needed { tokens * (k / len) } else { 0 };
+        Input {
+            tokens,
+            k,
+            x: &x[..tokens * k],
+            q32: &q32[..blocks(forms.q32, 32)],
+            q256: &q256[..blocks(forms.q256, 256)],
+        }
+    }
+}

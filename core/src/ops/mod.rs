@@ -4,8 +4,10 @@
 pub mod act;
 pub mod attention;
 pub mod elementwise;
+pub mod matmul;
 
 pub use act::{BlockQ32, BlockQ256, Forms, Input};
+pub use matmul::{embed, matmul, quantize_q32, quantize_q256};
 
 /// Instruction set of the kernels. All give the same bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
