@@ -1,1 +1,4 @@
 //! The std shell around `kinglet-core`: files, threads, terminal, command line.
+
+pub mod cmd_tokenize;
+pub mod tokenize;
