@@ -2,6 +2,7 @@
 
 pub mod chat_json;
 pub mod cmd_template;
+pub mod cmd_tokenize;
 pub mod cpus;
 pub mod failure;
 pub mod loader;
@@ -12,4 +13,5 @@ pub mod session;
 pub mod setup;
 pub mod signal;
 pub mod term;
+pub mod tokenize;
 pub mod words;
