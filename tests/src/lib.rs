@@ -1,1 +1,3 @@
 //! Helpers shared by the integration tests: fixtures, models, comparisons.
+
+pub mod naive;
