@@ -1,17 +1,33 @@
 //! The std shell around `kinglet-core`: files, threads, terminal, command line.
 
 pub mod chat_json;
+pub mod cli;
+pub mod cmd_bench;
+pub mod cmd_chat;
+pub mod cmd_generate;
+pub mod cmd_inspect;
+pub mod cmd_lines;
+pub mod cmd_logits;
+pub mod cmd_perplexity;
+pub mod cmd_run;
 pub mod cmd_template;
 pub mod cmd_tokenize;
 pub mod cpus;
 pub mod failure;
+pub mod generate;
+pub mod ids;
+pub mod inspect_text;
+pub mod lines;
 pub mod loader;
 pub mod map;
 pub mod memory;
 pub mod pool;
+pub mod reply;
+pub mod sampling;
 pub mod session;
 pub mod setup;
 pub mod signal;
 pub mod term;
 pub mod tokenize;
+pub mod vocabulary;
 pub mod words;
