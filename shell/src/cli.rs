@@ -5,9 +5,7 @@ use crate::failure::{EXIT_FAILURE, EXIT_USAGE, Failure};
 use crate::signal;
 use crate::term;
 use crate::words::{Words, nearest};
-use crate::{
-    cmd_bench, cmd_chat, cmd_generate, cmd_inspect, cmd_lines, cmd_logits, cmd_perplexity, cmd_run,
-};
+use crate::{cmd_bench, cmd_chat, cmd_generate, cmd_inspect, cmd_lines, cmd_logits, cmd_perplexity, cmd_run};
 use core::fmt::Write as _;
 use lexopt::Parser;
 use std::process::ExitCode;
@@ -21,24 +19,9 @@ struct Command {
 }
 
 const COMMANDS: &[Command] = &[
-    Command {
-        name: "run",
-        summary: "answer one prompt",
-        help: cmd_run::HELP,
-        run: cmd_run::command,
-    },
-    Command {
-        name: "chat",
-        summary: "talk, turn by turn",
-        help: cmd_chat::HELP,
-        run: cmd_chat::command,
-    },
-    Command {
-        name: "bench",
-        summary: "measure speed",
-        help: cmd_bench::HELP,
-        run: cmd_bench::command,
-    },
+    Command { name: "run", summary: "answer one prompt", help: cmd_run::HELP, run: cmd_run::command },
+    Command { name: "chat", summary: "talk, turn by turn", help: cmd_chat::HELP, run: cmd_chat::command },
+    Command { name: "bench", summary: "measure speed", help: cmd_bench::HELP, run: cmd_bench::command },
     Command {
         name: "inspect",
         summary: "show what is in a model file, and the memory it needs",

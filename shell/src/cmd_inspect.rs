@@ -61,7 +61,8 @@ fn report(model: &Model, batch: usize) -> Value {
         Ok(config) => memory(model, config, batch),
         Err(_) => Value::Null,
     };
-    let weights = config.as_ref().map_err(said).and_then(|c| model.weights(c).map(drop).map_err(|e| said(&e)));
+    let weights =
+        config.as_ref().map_err(said).and_then(|c| model.weights(c).map(drop).map_err(|e| said(&e)));
     json!({
         "file": model.path.to_string_lossy(),
         "bytes": model.file_bytes,
@@ -121,7 +122,9 @@ fn value(value: Meta<'_>) -> Value {
         Meta::U64(v) => json!(v),
         Meta::I64(v) => json!(v),
         // As short as the f32 it mostly was. JSON has no infinity.
-        Meta::F64(v) if f64::from(v as f32) == v => (v as f32).to_string().parse::<f64>().map_or(json!(v), |v| json!(v)),
+        Meta::F64(v) if f64::from(v as f32) == v => {
+            (v as f32).to_string().parse::<f64>().map_or(json!(v), |v| json!(v))
+        }
         Meta::F64(v) if v.is_finite() => json!(v),
         Meta::F64(v) => json!(v.to_string()),
         Meta::Bool(v) => json!(v),

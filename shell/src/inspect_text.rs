@@ -60,7 +60,8 @@ fn tensors(out: &mut String, report: &Value) {
     let Some(tensors) = report["tensors"].as_array() else { return };
     let _ = writeln!(out, "\nTensors ({})", tensors.len());
     for tensor in tensors {
-        let shape: Vec<String> = tensor["shape"].as_array().into_iter().flatten().map(Value::to_string).collect();
+        let shape: Vec<String> =
+            tensor["shape"].as_array().into_iter().flatten().map(Value::to_string).collect();
         let _ = writeln!(
             out,
             "  {:<34} {:<7} {:>16} {:>12} bytes",

@@ -119,7 +119,10 @@ mod tests {
     #[test]
     fn lines_are_put_together_from_any_parts() {
         let text = |s: &str| Line::Text(s.into());
-        assert_eq!(all(&[b"one\ntw", b"o\r\n", b"\nlast"]), [text("one"), text("two"), text(""), text("last")]);
+        assert_eq!(
+            all(&[b"one\ntw", b"o\r\n", b"\nlast"]),
+            [text("one"), text("two"), text(""), text("last")]
+        );
         assert_eq!(all(&[]), []);
         assert_eq!(all(&[b"\xff\n", b"ok\n"]), [Line::NotUtf8, text("ok")]);
         assert_eq!(all(&[b"\xe2\x82", b"\xac\n"]), [text("€")]);

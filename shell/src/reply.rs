@@ -118,7 +118,8 @@ impl Report {
 
     /// The line with all numbers.
     pub fn print(&self, setup: &Setup) {
-        let (tokens, steps, time) = self.reply.map_or((0, 0, Duration::ZERO), |r| (r.tokens, r.steps, r.time));
+        let (tokens, steps, time) =
+            self.reply.map_or((0, 0, Duration::ZERO), |r| (r.tokens, r.steps, r.time));
         setup.note(format_args!(
             "prompt {} tokens {:.1} tok/s, reply {tokens} tokens {:.1} tok/s, peak memory {:.0} MB",
             self.prompt_tokens,

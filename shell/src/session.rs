@@ -170,11 +170,7 @@ impl Session {
     ///
     /// # Errors
     /// As there.
-    pub fn score(
-        &mut self,
-        tokens: &[u32],
-        sink: &mut dyn FnMut(LogitRow, &[f32]),
-    ) -> Result<(), Failure> {
+    pub fn score(&mut self, tokens: &[u32], sink: &mut dyn FnMut(LogitRow, &[f32])) -> Result<(), Failure> {
         self.feed(tokens, Logits::All, &mut |_| {}, sink)
     }
 

@@ -36,8 +36,14 @@ impl Vocabulary {
     /// An overlong word that an odd vocabulary cannot encode.
     pub fn encode(&mut self, text: &str) -> Result<Vec<u32>, Failure> {
         let mut ids = Vec::new();
-        tokenize::encode(self.tokenizer, text, AddedTokens::Recognised, &mut self.scratch.scratch(), &mut ids)
-            .map_err(|e| Failure::new(format_args!("the text cannot be encoded: {e}")))?;
+        tokenize::encode(
+            self.tokenizer,
+            text,
+            AddedTokens::Recognised,
+            &mut self.scratch.scratch(),
+            &mut ids,
+        )
+        .map_err(|e| Failure::new(format_args!("the text cannot be encoded: {e}")))?;
         Ok(ids)
     }
 

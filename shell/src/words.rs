@@ -141,7 +141,6 @@ impl Words {
             }
         }
     }
-
 }
 
 /// The long flags that a help text names.
