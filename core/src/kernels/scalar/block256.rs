@@ -40,39 +40,34 @@ fn scaled(parts: &Parts256) -> [i16; 256] {
 fn panel<B: Block256, const R: usize, const T: usize>(
     w: [&[B::Raw]; R],
     x: [&[BlockQ256]; T],
-) -> [[f32; T]; R] {
+) -> [[f32; R]; T] {
     let blocks = w[0].len();
     let (w, x) = (w.map(|row| &row[..blocks]), x.map(|token| &token[..blocks]));
-    let mut acc = [[0.0; T]; R];
+    let mut acc = [[0.0; R]; T];
     let mut parts = Parts256::ZERO;
+    let mut q = [[0; 256]; R];
+    let mut mins = [[0; 16]; R];
+    let (mut dw, mut dmin) = ([0.0; R], [0.0; R]);
     for b in 0..blocks {
-        let mut q = [[0i16; 256]; R];
-        let mut mins = [[0i16; 16]; R];
-        let (mut dw, mut dmin) = ([0.0; R], [0.0; R]);
         for r in 0..R {
             B::unpack(&w[r][b], &mut parts);
             q[r] = scaled(&parts);
             mins[r] = parts.mins.map(i16::from);
             (dw[r], dmin[r]) = (parts.d, parts.dmin);
         }
-        let mut sums = [[0.0; T]; R];
-        let mut min_sums = [[0.0; T]; R];
         for t in 0..T {
             let x = &x[t][b];
             let wide = widen(&x.q);
+            let (mut sums, mut min_sums) = ([0; R], [0; R]);
             for r in 0..R {
-                sums[r][t] = dot(&q[r], &wide) as f32;
+                sums[r] = dot(&q[r], &wide);
                 if B::HAS_MIN {
-                    min_sums[r][t] = dot(&mins[r], &x.sums) as f32;
+                    min_sums[r] = dot(&mins[r], &x.sums);
                 }
             }
-        }
-        for r in 0..R {
-            let scale = x.map(|x| dw[r] * x[b].d);
-            fma_each(&scale, &sums[r], &mut acc[r]);
+            fma_each(&dw.map(|d| d * x.d), &sums.map(|sum| sum as f32), &mut acc[t]);
             if B::HAS_MIN {
-                let scale = x.map(|x| -(dmin[r] * x[b].d));
-                fma_each(&scale, &min_sums[r], &mut acc[r]);
+                fma_each(&dmin.map(|d| -(d * x.d)), &min_sums.map(|sum| sum as f32), &mut acc[t]);
             }
         }
     }

@@ -11,7 +11,10 @@ pub(super) fn widen<const N: usize>(q: &[i8; N]) -> [i16; N] {
 }
 
 /// `sum of a[i] * b[i]`, which must fit an i32.
-#[inline(always)]
+///
+/// Never inlined: beside other dot products LLVM would vectorise across them and gather every
+/// element; alone it is a few loads and `pmaddwd`, worth far more than the call.
+#[inline(never)]
 pub(super) fn dot<const N: usize>(a: &[i16; N], b: &[i16; N]) -> i32 {
     let mut sum = 0i32;
     for i in 0..N {
