@@ -1,6 +1,6 @@
 //! Matrix products of weight types with blocks of 32. Must not know how a type packs them.
 
-use super::dot::{dot, widen};
+use super::dot::{Wide, dots};
 use super::fma::fma_each;
 use super::panel::cover;
 use crate::ops::{BlockQ32, Input};
@@ -31,21 +31,17 @@ fn panel<B: Block32, const R: usize, const T: usize>(
     let (w, x) = (w.map(|row| &row[..blocks]), x.map(|token| &token[..blocks]));
     let mut acc = [[0.0; R]; T];
     for b in 0..blocks {
-        let mut q = [[0; 32]; R];
+        let mut q = [Wide::ZERO; R];
         let mut scales = [[0; R]; 2];
         for r in 0..R {
-            q[r] = widen(&B::weights(&w[r][b]));
+            q[r] = Wide::from_i8(&B::weights(&w[r][b]));
             [scales[0][r], scales[1][r]] = B::scales(&w[r][b]);
         }
         let dw = scales[0].map(f16_to_f32);
         let m = scales[1].map(f16_to_f32);
         for t in 0..T {
             let x = &x[t][b];
-            let wide = widen(&x.q);
-            let mut sums = [0; R];
-            for r in 0..R {
-                sums[r] = dot(&q[r], &wide);
-            }
+            let sums = dots::<32, _, _>(&q, &Wide::from_i8(&x.q));
             fma_each(&dw.map(|d| d * x.d), &sums.map(|sum| sum as f32), &mut acc[t]);
             if B::HAS_MIN {
                 fma_each(&m, &[x.s; R], &mut acc[t]);

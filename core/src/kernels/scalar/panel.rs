@@ -33,9 +33,9 @@ pub(super) fn cover(
         let chunk = chunk..rows.end.min(chunk + CHUNK);
         let mut token = tokens.start;
         while token < tokens.end {
-            // Up to two tokens are faster one by one than as an almost empty panel.
+            // Up to four tokens are faster one by one than as a half-empty panel.
             let left = tokens.end - token;
-            let n = if left > 2 { left.min(TOKENS) } else { 1 };
+            let n = if left > 4 { left.min(TOKENS) } else { 1 };
             for row in chunk.clone().step_by(ROWS) {
                 let these = array::from_fn(|i| (row + i).min(rows.end - 1));
                 if n == 1 {
