@@ -16,5 +16,5 @@ pub mod math;
 pub mod name;
 pub mod par;
 pub mod quant;
-
+pub mod sample;
 pub mod weights;
