@@ -2,3 +2,4 @@
 
 pub mod chat_json;
 pub mod cmd_template;
+pub mod tojson;
