@@ -16,7 +16,6 @@ pub mod chat;
 pub mod config;
 pub mod forward;
 pub mod gguf;
-mod kernels;
 pub mod kv;
 pub mod math;
 pub mod name;
@@ -24,6 +23,7 @@ pub mod ops;
 pub mod par;
 pub mod quant;
 pub mod requirements;
+pub mod sample;
 pub mod token;
 pub mod weights;
 

@@ -52,7 +52,7 @@ fn metadata(out: &mut String, metadata: &Value) {
     let Some(entries) = metadata.as_object() else { return };
     let _ = writeln!(out, "\nMetadata ({})", entries.len());
     for (key, value) in entries {
-        let _ = writeln!(out, "  {:<42} {}", key.escape_debug(), shown(value));
+        let _ = writeln!(out, "  {:<38} {}", printable(key), shown(value));
     }
 }
 
@@ -102,11 +102,22 @@ fn bytes(value: &Value) -> String {
     megabytes(value.as_u64().unwrap_or(0) as usize)
 }
 
-/// A value on one line: control characters escaped (a file is not to be trusted with a terminal),
-/// long text cut.
+/// Text with its control characters escaped: a file is not to be trusted with a terminal.
+fn printable(text: &str) -> String {
+    let mut out = String::new();
+    for c in text.chars() {
+        match c {
+            '\'' | '"' | '\\' => out.push(c),
+            _ => out.extend(c.escape_debug()),
+        }
+    }
+    out
+}
+
+/// A value on one line, cut if it is long.
 fn shown(value: &Value) -> String {
     let whole = match value {
-        Value::String(text) => text.escape_debug().to_string(),
+        Value::String(text) => printable(text),
         Value::Object(map) if map.contains_key("first") => {
             let first = map["first"].to_string();
             format!("{} ... ({} in all)", first.trim_end_matches(']'), map["length"])

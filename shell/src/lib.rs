@@ -28,6 +28,7 @@ pub mod session;
 pub mod setup;
 pub mod signal;
 pub mod term;
+pub mod tojson;
 pub mod tokenize;
 pub mod vocabulary;
 pub mod words;

@@ -151,7 +151,12 @@ pub fn flags(help: &str) -> impl Iterator<Item = &str> {
 
 /// The candidate nearest to `word`, if one is near enough to be what was meant.
 pub fn nearest<'a>(word: &str, candidates: impl Iterator<Item = &'a str>) -> Option<&'a str> {
-    let most = (word.chars().count() / 3).clamp(1, 3);
+    let len = word.chars().count();
+    // Longer than any flag: no slip of the finger.
+    if len > 40 {
+        return None;
+    }
+    let most = (len / 3).clamp(1, 3);
     let near = candidates.map(|c| (if is_start(word, c) { 1 } else { distance(word, c) }, c));
     near.filter(|(d, _)| *d <= most).min_by_key(|(d, _)| *d).map(|(_, c)| c)
 }
@@ -161,20 +166,24 @@ fn is_start(word: &str, candidate: &str) -> bool {
     (word.len() >= 5 && candidate.starts_with(word)) || (candidate.len() >= 5 && word.starts_with(candidate))
 }
 
-/// Edit distance: insertions, deletions and replacements of characters.
+/// Edit distance: insertions, deletions, replacements, and swaps of neighbours.
 fn distance(a: &str, b: &str) -> usize {
-    let b: Vec<char> = b.chars().collect();
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, x) in a.chars().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = i + 1;
-        for (j, y) in b.iter().enumerate() {
-            let replaced = diagonal + usize::from(x != *y);
-            diagonal = row[j + 1];
-            row[j + 1] = replaced.min(diagonal + 1).min(row[j] + 1);
+    let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
+    // d[i][j]: distance of the first i characters of a from the first j of b.
+    let mut d = vec![vec![0; b.len() + 1]; a.len() + 1];
+    for i in 0..=a.len() {
+        for j in 0..=b.len() {
+            d[i][j] = if i == 0 || j == 0 {
+                i + j
+            } else {
+                let replaced = d[i - 1][j - 1] + usize::from(a[i - 1] != b[j - 1]);
+                let least = replaced.min(d[i - 1][j] + 1).min(d[i][j - 1] + 1);
+                let is_swap = i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1];
+                if is_swap { least.min(d[i - 2][j - 2] + 1) } else { least }
+            };
         }
     }
-    row[b.len()]
+    d[a.len()][b.len()]
 }
 
 #[cfg(test)]
@@ -191,6 +200,7 @@ mod tests {
         assert_eq!(hint("--topk"), Some("--top-k"));
         assert_eq!(hint("--frobnicate"), None);
         assert_eq!(distance("kitten", "sitting"), 3);
+        assert_eq!(distance("rnu", "run"), 1);
     }
 
     #[test]
