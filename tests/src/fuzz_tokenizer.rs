@@ -185,7 +185,7 @@ fn check_tokenizer(tokenizer: &Tokenizer<'_>, vocab: Option<&Vocab>, data: &[u8]
     }
     // Any ids, known or not.
     let mut text = String::new();
-    let mut decoder = StreamDecoder::new(tokenizer, data.len() % 2 == 0);
+    let mut decoder = StreamDecoder::new(tokenizer, data.len().is_multiple_of(2));
     for pair in data.chunks(2) {
         let id = u32::from(pair[0]) | u32::from(pair.get(1).map_or(0, |b| b & 1)) << 8;
         let known = (id as usize) < tokenizer.vocab_size();

@@ -2,7 +2,8 @@
 
 use kinglet::tokenize::{ScratchMemory, encode, nfc};
 use kinglet_core::token::{
-    AddedTokens, Class, MAX_TOKEN_BYTES, Scratch, StreamDecoder, TokenKind, Tokenizer, class,
+    AddedTokens, Class, MAX_TOKEN_BYTES, Scratch, Segment, StreamDecoder, TokenKind, Tokenizer, Utf8Stream,
+    class,
 };
 use kinglet_tests::fixture;
 use kinglet_tests::vocab::{Region, with_tokenizer};
@@ -12,8 +13,8 @@ use std::collections::BTreeSet;
 
 const MODES: [AddedTokens; 3] = [AddedTokens::Recognised, AddedTokens::SpecialAsText, AddedTokens::AllAsText];
 
-/// Lines of `encode.jsonl` (by `n`) with code points whose composition is newer than the
-/// reference's Unicode tables for NFC. All of category `uni_any`.
+/// Lines of `encode.jsonl` (by `n`), all of category `uni_any`, with code points whose composition
+/// is newer than the reference's Unicode tables for NFC: none so far.
 const NEWER_COMPOSITIONS: [u64; 0] = [];
 
 fn qwen3<R>(f: impl FnOnce(&Tokenizer<'_>) -> R) -> R {
@@ -227,6 +228,12 @@ fn work_grows_with_the_length_only() {
     });
 }
 
+/// Up to 70 bytes, many of them parts of characters.
+fn utf8_like() -> impl Strategy<Value = Vec<u8>> {
+    let byte = prop_oneof![any::<u8>(), 0x80..=0xBF_u8, 0xC2..=0xF4_u8, Just(b'a')];
+    prop::collection::vec(byte, 0..70)
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 16, failure_persistence: None, ..ProptestConfig::default() })]
 
@@ -238,6 +245,36 @@ proptest! {
                     let ids = encoded(tokenizer, text, mode, Scratch::WINDOW);
                     assert_eq!(decoded(tokenizer, &ids, false), nfc(text));
                 }
+            }
+        });
+    }
+
+    #[test]
+    fn bytes_in_parts_are_the_whole_text(parts in prop::collection::vec(utf8_like(), 0..40)) {
+        let mut text = String::new();
+        let mut stream = Utf8Stream::new();
+        parts.iter().for_each(|part| stream.push(part, &mut |piece| text.push_str(piece)));
+        stream.finish(&mut |piece| text.push_str(piece));
+        assert_eq!(text, String::from_utf8_lossy(&parts.concat()));
+    }
+
+    #[test]
+    fn added_tokens_in_text_come_back(
+        texts in prop::collection::vec("(<\\|im_end\\|>|<think>|<\\|fim_pad\\|>|<|é| a|\\|>|\u{301}){0,9}", 64)
+    ) {
+        qwen3(|tokenizer| {
+            for (text, mode) in texts.iter().flat_map(|text| MODES.map(|mode| (text, mode))) {
+                let ids = encoded(tokenizer, text, mode, Scratch::WINDOW);
+                let parts = tokenizer.segments(text, mode).map(|segment| match segment {
+                    Segment::Added(id) => decoded(tokenizer, &[id], false),
+                    Segment::Text(text) => nfc(text).into_owned(),
+                });
+                assert_eq!(decoded(tokenizer, &ids, false), parts.collect::<String>());
+                let special = ids.iter().filter(|&&id| tokenizer.is_special(id)).count();
+                let recognised = mode == AddedTokens::Recognised;
+                assert_eq!(special, if recognised { text.matches("<|im_end|>").count() } else { 0 });
+                let added = ids.iter().filter(|&&id| tokenizer.kind(id) != Some(TokenKind::Normal));
+                assert!(mode != AddedTokens::AllAsText || added.count() == 0);
             }
         });
     }
