@@ -2,7 +2,7 @@
 //!
 //! It must not know where the bytes come from; the same bytes do the same.
 
-use crate::vocab::{Region, Vocab, with_tokenizer};
+use crate::vocab::{Region, Vocab, alphabet, with_tokenizer};
 use kinglet_core::gguf::{Gguf, Meta, TensorInfo};
 use kinglet_core::token::{
     AddedTokens, EncodeError, Scratch, Segment, StreamDecoder, Tokenizer, TokenizerRequirements, pieces,
@@ -185,7 +185,7 @@ fn check_tokenizer(tokenizer: &Tokenizer<'_>, vocab: Option<&Vocab>, data: &[u8]
     }
     // Any ids, known or not.
     let mut text = String::new();
-    let mut decoder = StreamDecoder::new(tokenizer, data.len() % 2 == 0);
+    let mut decoder = StreamDecoder::new(tokenizer, data.len().is_multiple_of(2));
     for pair in data.chunks(2) {
         let id = u32::from(pair[0]) | u32::from(pair.get(1).map_or(0, |b| b & 1)) << 8;
         let known = (id as usize) < tokenizer.vocab_size();
@@ -215,18 +215,23 @@ fn naive(vocab: &Vocab, text: &str) -> Vec<u32> {
         }
     }
     let merges = vocab.merges.as_ref().unwrap();
-    let ranks: HashMap<&str, usize> = merges.iter().map(|m| &m[..]).zip(0..).collect();
+    let pairs = merges.iter().map(|merge| merge.split_once(' ').unwrap());
+    let ranks: HashMap<(&str, &str), usize> = pairs.zip(0..).collect();
     let mut out = Vec::new();
     for piece in pieces(text) {
-        let mut symbols: Vec<String> = piece.bytes().map(|b| crate::vocab::alphabet(b).into()).collect();
+        let coded: String = piece.bytes().map(alphabet).collect();
+        let mut ends: Vec<usize> = coded.char_indices().map(|(at, _)| at).skip(1).collect();
+        ends.insert(0, 0);
+        ends.push(coded.len());
+        // Symbol i is the text between ends i and i + 1.
+        let symbol = |ends: &[usize], i: usize| coded.get(ends[i]..ends[i + 1]).unwrap();
         loop {
-            let rank = |i: usize| ranks.get(&format!("{} {}", symbols[i], symbols[i + 1])[..]).copied();
-            let best = (1..symbols.len()).filter_map(|i| Some((rank(i - 1)?, i - 1))).min();
+            let rank = |i: usize| ranks.get(&(symbol(&ends, i), symbol(&ends, i + 1))).copied();
+            let best = (0..ends.len() - 2).filter_map(|i| Some((rank(i)?, i))).min();
             let Some((_, at)) = best else { break };
-            let right = symbols.remove(at + 1);
-            symbols[at].push_str(&right);
+            ends.remove(at + 1);
         }
-        out.extend(symbols.iter().map(|symbol| ids[&symbol[..]]));
+        out.extend((0..ends.len() - 1).map(|i| ids[symbol(&ends, i)]));
     }
     out
 }

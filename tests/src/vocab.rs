@@ -5,6 +5,7 @@
 use kinglet_core::cast::REGION_ALIGN;
 use kinglet_core::gguf::{Gguf, Meta, TensorInfo};
 use kinglet_core::token::{Tokenizer, TokenizerError, TokenizerRequirements};
+use std::sync::OnceLock;
 
 /// Bytes at an address that regions may have.
 #[derive(Debug)]
@@ -30,13 +31,15 @@ impl Region {
 
 /// The character that stands for a byte in the texts of tokens.
 pub fn alphabet(byte: u8) -> char {
-    let printable = |b: u8| matches!(b, 0x21..=0x7E | 0xA1..=0xAC | 0xAE..=0xFF);
-    if printable(byte) {
-        return char::from(byte);
-    }
-    let before = (0..byte).filter(|&b| !printable(b)).count() as u32;
-    char::from_u32(0x100 + before).unwrap()
+    let all = ALPHABET.get_or_init(|| {
+        let printable = |b: &u8| matches!(b, 0x21..=0x7E | 0xA1..=0xAC | 0xAE..=0xFF);
+        let mut others = (0x100..).filter_map(char::from_u32);
+        (0..=255).map(|b| if printable(&b) { char::from(b) } else { others.next().unwrap() }).collect()
+    });
+    all[usize::from(byte)]
 }
+
+static ALPHABET: OnceLock<Vec<char>> = OnceLock::new();
 
 /// The keys of a tokenizer; `None` leaves a key out.
 #[derive(Clone, Debug)]

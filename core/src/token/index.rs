@@ -17,7 +17,7 @@ const BOS: &str = "tokenizer.ggml.bos_token_id";
 const ADD_BOS: &str = "tokenizer.ggml.add_bos_token";
 
 /// More tokens or merges than any vocabulary has (Qwen3 has 151,936).
-const MAX_ENTRIES: usize = 1 << 20;
+const MAX_ENTRIES: usize = table::MAX_ENTRIES;
 
 /// What a token is, by the converter's account.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -8,12 +8,18 @@ use core::ops::ControlFlow;
 /// With at most two thirds of the slots used, chance makes runs of about 200 among a million.
 const MOST_PROBES: usize = 512;
 
+/// Bits of a slot for an index plus one; 0 is a free slot. The others hold bits of the hash, so that
+/// entries with another hash are seldom looked at: they lie far apart in memory.
+const INDEX_MASK: u32 = (1 << 21) - 1;
+/// Most entries of a table.
+pub(super) const MAX_ENTRIES: usize = 1 << 20;
+
 /// Slots for `entries` entries.
 pub(super) fn slots_for(entries: usize) -> usize {
     entries.saturating_add(entries / 2).max(2).next_power_of_two()
 }
 
-/// Empties the table. Slots hold an index plus one; 0 is free.
+/// Empties the table.
 pub(super) fn clear(slots: &mut [u32]) {
     slots.fill(0);
 }
@@ -27,16 +33,17 @@ fn probes(len: usize, hash: u64) -> impl Iterator<Item = usize> {
 
 /// The entry for which `same` holds.
 pub(super) fn find(slots: &[u32], hash: u64, same: impl Fn(u32) -> bool) -> Option<u32> {
-    for slot in probes(slots.len(), hash) {
-        let entry = slots[slot].checked_sub(1)?;
-        if same(entry) {
+    for at in probes(slots.len(), hash) {
+        let slot = slots[at];
+        let entry = (slot & INDEX_MASK).checked_sub(1)?;
+        if slot & !INDEX_MASK == hash as u32 & !INDEX_MASK && same(entry) {
             return Some(entry);
         }
     }
     None
 }
 
-/// Enters `index`, unless there is an equal entry.
+/// Enters `index`, below [`MAX_ENTRIES`], unless there is an equal entry.
 ///
 /// `Break(Some(entry))` is that equal entry, `Break(None)` says there is no slot near enough.
 pub(super) fn insert(
@@ -45,13 +52,17 @@ pub(super) fn insert(
     index: u32,
     same: impl Fn(u32) -> bool,
 ) -> ControlFlow<Option<u32>> {
-    for slot in probes(slots.len(), hash) {
-        match slots[slot].checked_sub(1) {
+    let new = hash as u32 & !INDEX_MASK | index + 1;
+    for at in probes(slots.len(), hash) {
+        let slot = slots[at];
+        match (slot & INDEX_MASK).checked_sub(1) {
             None => {
-                slots[slot] = index + 1;
+                slots[at] = new;
                 return ControlFlow::Continue(());
             }
-            Some(entry) if same(entry) => return ControlFlow::Break(Some(entry)),
+            Some(entry) if slot & !INDEX_MASK == new & !INDEX_MASK && same(entry) => {
+                return ControlFlow::Break(Some(entry));
+            }
             Some(_) => {}
         }
     }
