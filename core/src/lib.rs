@@ -16,6 +16,7 @@ pub mod chat;
 pub mod config;
 pub mod forward;
 pub mod gguf;
+mod kernels;
 pub mod kv;
 pub mod math;
 pub mod name;
