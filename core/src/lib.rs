@@ -12,6 +12,7 @@
 pub const NUMERICS_VERSION: u32 = 1;
 
 pub mod cast;
+pub mod chat;
 pub mod config;
 pub mod forward;
 pub mod gguf;
@@ -23,6 +24,7 @@ pub mod ops;
 pub mod par;
 pub mod quant;
 pub mod requirements;
+pub mod sample;
 pub mod weights;
 
 pub use config::Config;
