@@ -25,6 +25,7 @@ pub mod par;
 pub mod quant;
 pub mod requirements;
 pub mod sample;
+pub mod token;
 pub mod weights;
 
 pub use config::Config;

@@ -2,4 +2,6 @@
 
 pub mod chat_json;
 pub mod cmd_template;
+pub mod cmd_tokenize;
 pub mod tojson;
+pub mod tokenize;

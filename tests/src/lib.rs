@@ -1,7 +1,9 @@
 //! Helpers shared by the integration tests: fixtures, models, comparisons.
 
+pub mod fuzz_tokenizer;
 pub mod model;
 pub mod reference;
+pub mod vocab;
 
 use std::io::Read;
 use std::path::Path;
