@@ -194,8 +194,8 @@ mod tests {
             let (mut a, mut b, mut c) = (next(), next(), next());
             if i % 3 == 1 {
                 // Products near the subnormal range, addends in it.
-                a = a & 0x807F_FFFF | 0x2000_0000 + (next() % 64 << 23);
-                b = b & 0x807F_FFFF | 0x2000_0000 - (next() % 64 << 23);
+                a = a & 0x807F_FFFF | (0x2000_0000 + ((next() % 64) << 23));
+                b = b & 0x807F_FFFF | (0x2000_0000 - ((next() % 64) << 23));
                 c &= 0x81FF_FFFF;
             } else if i % 3 == 2 {
                 // Nearly cancelling.
