@@ -24,3 +24,4 @@ pub fn fixture(name: &str) -> Vec<u8> {
     flate2::read::GzDecoder::new(&bytes[..]).read_to_end(&mut out).expect("a gzip fixture");
     out
 }
+pub mod naive;

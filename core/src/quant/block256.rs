@@ -5,6 +5,7 @@
 //! know activations.
 
 use super::block32::{IQ4_VALUES, half, part};
+use super::half::f16_to_f32;
 
 /// The parts of a block of 256.
 #[derive(Clone, Copy)]
@@ -72,8 +73,8 @@ impl Block256 for Q2K {
         let scales = part::<0, 16, 84>(raw);
         parts.scales = scales.map(|s| (s & 15) as i8);
         parts.mins = scales.map(|s| s >> 4);
-        parts.d = half::<80, 84>(raw);
-        parts.dmin = half::<82, 84>(raw);
+        parts.d = f16_to_f32(half::<80, 84>(raw));
+        parts.dmin = f16_to_f32(half::<82, 84>(raw));
         let bytes = [part::<16, 32, 84>(raw), part::<48, 32, 84>(raw)];
         for (run, q) in runs(&mut parts.q).iter_mut().enumerate() {
             let (bytes, shift) = (bytes[run / 4], run % 4 * 2);
@@ -104,7 +105,7 @@ impl Block256 for Q3K {
             let high = scales[8 + i % 4] >> (i / 4 * 2) & 3;
             parts.scales[i] = (low | high << 4) as i8 - 32;
         }
-        parts.d = half::<108, 110>(raw);
+        parts.d = f16_to_f32(half::<108, 110>(raw));
         let bytes = [part::<32, 32, 110>(raw), part::<64, 32, 110>(raw)];
         for (run, q) in runs(&mut parts.q).iter_mut().enumerate() {
             let (bytes, shift) = (bytes[run / 4], run % 4 * 2);
@@ -147,8 +148,8 @@ impl Block256 for Q4K {
 
     #[inline(always)]
     fn unpack(raw: &Self::Raw, parts: &mut Parts256) {
-        parts.d = half::<0, 144>(raw);
-        parts.dmin = half::<2, 144>(raw);
+        parts.d = f16_to_f32(half::<0, 144>(raw));
+        parts.dmin = f16_to_f32(half::<2, 144>(raw));
         scales_and_mins(part::<4, 12, 144>(raw), parts);
         let (bytes, _) = part::<16, 128, 144>(raw).as_chunks::<32>();
         for (bytes, q) in bytes.iter().zip(runs(&mut parts.q).as_chunks_mut::<2>().0) {
@@ -172,8 +173,8 @@ impl Block256 for Q5K {
 
     #[inline(always)]
     fn unpack(raw: &Self::Raw, parts: &mut Parts256) {
-        parts.d = half::<0, 176>(raw);
-        parts.dmin = half::<2, 176>(raw);
+        parts.d = f16_to_f32(half::<0, 176>(raw));
+        parts.dmin = f16_to_f32(half::<2, 176>(raw));
         scales_and_mins(part::<4, 12, 176>(raw), parts);
         let fifth = part::<16, 32, 176>(raw);
         let (bytes, _) = part::<48, 128, 176>(raw).as_chunks::<32>();
@@ -203,7 +204,7 @@ impl Block256 for Q6K {
     #[inline(always)]
     fn unpack(raw: &Self::Raw, parts: &mut Parts256) {
         parts.scales = part::<192, 16, 210>(raw).map(|s| s as i8);
-        parts.d = half::<208, 210>(raw);
+        parts.d = f16_to_f32(half::<208, 210>(raw));
         let (low, _) = part::<0, 128, 210>(raw).as_chunks::<64>();
         let (high, _) = part::<128, 64, 210>(raw).as_chunks::<32>();
         let halves = runs(&mut parts.q).as_chunks_mut::<4>().0;
@@ -233,7 +234,7 @@ impl Block256 for Iq4Xs {
 
     #[inline(always)]
     fn unpack(raw: &Self::Raw, parts: &mut Parts256) {
-        parts.d = half::<0, 136>(raw);
+        parts.d = f16_to_f32(half::<0, 136>(raw));
         let high = u16::from_le_bytes(*part::<2, 2, 136>(raw));
         let low = part::<4, 4, 136>(raw);
         parts.scales = twice(core::array::from_fn(|run| {

@@ -4,7 +4,6 @@
 //! have fixed lengths and no shift by a variable, so that they become vector code. Must not
 //! know activations.
 
-use super::half::f16_to_f32;
 use core::array;
 
 /// Layout of a weight type with blocks of 32.
@@ -17,8 +16,12 @@ pub(crate) trait Block32 {
     /// The whole blocks in `bytes`.
     fn blocks(bytes: &[u8]) -> &[Self::Raw];
 
-    /// The integer weights, the scale `d` and the offset `m` (0 if there is none).
-    fn unpack(raw: &Self::Raw) -> ([i8; 32], f32, f32);
+    /// The integer weights.
+    fn weights(raw: &Self::Raw) -> [i8; 32];
+
+    /// The scale `d` and the offset `m` (0 if there is none), as f16 bits: widening the scales
+    /// of several blocks at once is cheaper.
+    fn scales(raw: &Self::Raw) -> [u16; 2];
 }
 
 /// `N` bytes of a block from offset `FROM`.
@@ -31,10 +34,10 @@ pub(super) fn part<const FROM: usize, const N: usize, const L: usize>(raw: &[u8;
     }
 }
 
-/// The f16 at byte offset `FROM` of a block, widened.
+/// The bits of the f16 at byte offset `FROM` of a block.
 #[inline(always)]
-pub(super) fn half<const FROM: usize, const L: usize>(raw: &[u8; L]) -> f32 {
-    f16_to_f32(u16::from_le_bytes(*part::<FROM, 2, L>(raw)))
+pub(super) fn half<const FROM: usize, const L: usize>(raw: &[u8; L]) -> u16 {
+    u16::from_le_bytes(*part::<FROM, 2, L>(raw))
 }
 
 /// The low nibbles of 16 bytes, then the high ones, each through `f`.
@@ -61,7 +64,8 @@ fn spread(bits: &[u8; 4], set: u8, clear: u8) -> [u8; 32] {
         let one_bit = (u64::from(byte) * EACH) & DIAGONAL;
         // 0 or 1 in each byte; times a byte value it cannot carry.
         let flags = ((one_bit + 0x7F * EACH) >> 7) & EACH;
-        *out = (flags * u64::from(set) | (flags ^ EACH) * u64::from(clear)).to_le_bytes();
+        let bytes = (flags * u64::from(set)) | ((flags ^ EACH) * u64::from(clear));
+        *out = bytes.to_le_bytes();
     }
     out
 }
@@ -79,8 +83,13 @@ impl Block32 for Q4_0 {
     }
 
     #[inline(always)]
-    fn unpack(raw: &Self::Raw) -> ([i8; 32], f32, f32) {
-        (nibbles(part::<2, 16, 18>(raw), |q| q.wrapping_sub(8) as i8), half::<0, 18>(raw), 0.0)
+    fn weights(raw: &Self::Raw) -> [i8; 32] {
+        nibbles(part::<2, 16, 18>(raw), |q| q.wrapping_sub(8) as i8)
+    }
+
+    #[inline(always)]
+    fn scales(raw: &Self::Raw) -> [u16; 2] {
+        [half::<0, 18>(raw), 0]
     }
 }
 
@@ -97,8 +106,13 @@ impl Block32 for Q4_1 {
     }
 
     #[inline(always)]
-    fn unpack(raw: &Self::Raw) -> ([i8; 32], f32, f32) {
-        (nibbles(part::<4, 16, 20>(raw), |q| q as i8), half::<0, 20>(raw), half::<2, 20>(raw))
+    fn weights(raw: &Self::Raw) -> [i8; 32] {
+        nibbles(part::<4, 16, 20>(raw), |q| q as i8)
+    }
+
+    #[inline(always)]
+    fn scales(raw: &Self::Raw) -> [u16; 2] {
+        [half::<0, 20>(raw), half::<2, 20>(raw)]
     }
 }
 
@@ -115,11 +129,16 @@ impl Block32 for Q5_0 {
     }
 
     #[inline(always)]
-    fn unpack(raw: &Self::Raw) -> ([i8; 32], f32, f32) {
+    fn weights(raw: &Self::Raw) -> [i8; 32] {
         let low = nibbles(part::<6, 16, 22>(raw), |q| q as i8);
         // With the fifth bit q - 16 is the nibble, without it the nibble - 16: bits 0xF0 set.
         let high = spread(part::<2, 4, 22>(raw), 0, 0xF0);
-        (array::from_fn(|i| low[i] | high[i] as i8), half::<0, 22>(raw), 0.0)
+        array::from_fn(|i| low[i] | high[i] as i8)
+    }
+
+    #[inline(always)]
+    fn scales(raw: &Self::Raw) -> [u16; 2] {
+        [half::<0, 22>(raw), 0]
     }
 }
 
@@ -136,10 +155,15 @@ impl Block32 for Q5_1 {
     }
 
     #[inline(always)]
-    fn unpack(raw: &Self::Raw) -> ([i8; 32], f32, f32) {
+    fn weights(raw: &Self::Raw) -> [i8; 32] {
         let low = nibbles(part::<8, 16, 24>(raw), |q| q as i8);
         let high = spread(part::<4, 4, 24>(raw), 0x10, 0);
-        (array::from_fn(|i| low[i] | high[i] as i8), half::<0, 24>(raw), half::<2, 24>(raw))
+        array::from_fn(|i| low[i] | high[i] as i8)
+    }
+
+    #[inline(always)]
+    fn scales(raw: &Self::Raw) -> [u16; 2] {
+        [half::<0, 24>(raw), half::<2, 24>(raw)]
     }
 }
 
@@ -156,8 +180,13 @@ impl Block32 for Q8_0 {
     }
 
     #[inline(always)]
-    fn unpack(raw: &Self::Raw) -> ([i8; 32], f32, f32) {
-        (part::<2, 32, 34>(raw).map(|q| q as i8), half::<0, 34>(raw), 0.0)
+    fn weights(raw: &Self::Raw) -> [i8; 32] {
+        part::<2, 32, 34>(raw).map(|q| q as i8)
+    }
+
+    #[inline(always)]
+    fn scales(raw: &Self::Raw) -> [u16; 2] {
+        [half::<0, 34>(raw), 0]
     }
 }
 
@@ -178,8 +207,12 @@ impl Block32 for Iq4Nl {
     }
 
     #[inline(always)]
-    fn unpack(raw: &Self::Raw) -> ([i8; 32], f32, f32) {
-        let q = nibbles(part::<2, 16, 18>(raw), |q| IQ4_VALUES[usize::from(q)]);
-        (q, half::<0, 18>(raw), 0.0)
+    fn weights(raw: &Self::Raw) -> [i8; 32] {
+        nibbles(part::<2, 16, 18>(raw), |q| IQ4_VALUES[usize::from(q)])
+    }
+
+    #[inline(always)]
+    fn scales(raw: &Self::Raw) -> [u16; 2] {
+        [half::<0, 18>(raw), 0]
     }
 }

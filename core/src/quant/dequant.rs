@@ -65,8 +65,8 @@ fn elements<const N: usize>(bytes: &[u8], out: &mut [f32], widen: impl Fn([u8; N
 /// `d * q`, or `d * q + m`.
 fn blocks32<B: Block32>(bytes: &[u8], out: &mut [f32]) {
     for (raw, out) in B::blocks(bytes).iter().zip(out.as_chunks_mut::<32>().0) {
-        let (q, d, m) = B::unpack(raw);
-        for (out, q) in out.iter_mut().zip(q) {
+        let [d, m] = B::scales(raw).map(f16_to_f32);
+        for (out, q) in out.iter_mut().zip(B::weights(raw)) {
             let product = d * f32::from(q);
             *out = if B::HAS_MIN { product + m } else { product };
         }

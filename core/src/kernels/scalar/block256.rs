@@ -1,6 +1,6 @@
 //! Matrix products of weight types with blocks of 256. Must not know how a type packs them.
 
-use super::dot::{dot, widen};
+use super::dot::{Wide, dots};
 use super::fma::fma_each;
 use super::panel::cover;
 use crate::ops::{BlockQ256, Input};
@@ -24,12 +24,12 @@ pub(super) fn matmul<B: Block256>(w: &Matrix<'_>, input: &Input<'_>, out: &mut T
 ///
 /// With them the sum over sub-blocks of the contract is one plain dot product.
 #[inline(always)]
-fn scaled(parts: &Parts256) -> [i16; 256] {
-    let mut out = [0; 256];
+fn scaled(parts: &Parts256) -> Wide<256> {
+    let mut out = Wide::ZERO;
     for s in 0..16 {
         let scale = i16::from(parts.scales[s]);
         for i in 16 * s..16 * s + 16 {
-            out[i] = i16::from(parts.q[i]).wrapping_mul(scale);
+            out.0[i] = i16::from(parts.q[i]).wrapping_mul(scale);
         }
     }
     out
@@ -40,39 +40,28 @@ fn scaled(parts: &Parts256) -> [i16; 256] {
 fn panel<B: Block256, const R: usize, const T: usize>(
     w: [&[B::Raw]; R],
     x: [&[BlockQ256]; T],
-) -> [[f32; T]; R] {
+) -> [[f32; R]; T] {
     let blocks = w[0].len();
     let (w, x) = (w.map(|row| &row[..blocks]), x.map(|token| &token[..blocks]));
-    let mut acc = [[0.0; T]; R];
+    let mut acc = [[0.0; R]; T];
     let mut parts = Parts256::ZERO;
+    let mut q = [Wide::ZERO; R];
+    let mut mins = [Wide::ZERO; R];
+    let (mut dw, mut dmin) = ([0.0; R], [0.0; R]);
     for b in 0..blocks {
-        let mut q = [[0i16; 256]; R];
-        let mut mins = [[0i16; 16]; R];
-        let (mut dw, mut dmin) = ([0.0; R], [0.0; R]);
         for r in 0..R {
             B::unpack(&w[r][b], &mut parts);
             q[r] = scaled(&parts);
-            mins[r] = parts.mins.map(i16::from);
+            mins[r] = Wide(parts.mins.map(i16::from));
             (dw[r], dmin[r]) = (parts.d, parts.dmin);
         }
-        let mut sums = [[0.0; T]; R];
-        let mut min_sums = [[0.0; T]; R];
         for t in 0..T {
             let x = &x[t][b];
-            let wide = widen(&x.q);
-            for r in 0..R {
-                sums[r][t] = dot(&q[r], &wide) as f32;
-                if B::HAS_MIN {
-                    min_sums[r][t] = dot(&mins[r], &x.sums) as f32;
-                }
-            }
-        }
-        for r in 0..R {
-            let scale = x.map(|x| dw[r] * x[b].d);
-            fma_each(&scale, &sums[r], &mut acc[r]);
+            let sums = dots::<32, _, _>(&q, &Wide::from_i8(&x.q));
+            fma_each(&dw.map(|d| d * x.d), &sums.map(|sum| sum as f32), &mut acc[t]);
             if B::HAS_MIN {
-                let scale = x.map(|x| -(dmin[r] * x[b].d));
-                fma_each(&scale, &min_sums[r], &mut acc[r]);
+                let min_sums = dots::<16, _, _>(&mins, &Wide(x.sums));
+                fma_each(&dmin.map(|d| -(d * x.d)), &min_sums.map(|sum| sum as f32), &mut acc[t]);
             }
         }
     }

@@ -1,11 +1,12 @@
 //! Matrix products of weight types with blocks of 32. Must not know how a type packs them.
 
-use super::dot::{dot, widen};
+use super::dot::{Wide, dots};
 use super::fma::fma_each;
 use super::panel::cover;
 use crate::ops::{BlockQ32, Input};
 use crate::par::Tile;
 use crate::quant::block32::Block32;
+use crate::quant::half::f16_to_f32;
 use crate::weights::Matrix;
 
 /// `out[token][row] = w[row] . x[token]` for the rectangle of `out`.
@@ -25,30 +26,25 @@ pub(super) fn matmul<B: Block32>(w: &Matrix<'_>, input: &Input<'_>, out: &mut Ti
 fn panel<B: Block32, const R: usize, const T: usize>(
     w: [&[B::Raw]; R],
     x: [&[BlockQ32]; T],
-) -> [[f32; T]; R] {
+) -> [[f32; R]; T] {
     let blocks = w[0].len();
     let (w, x) = (w.map(|row| &row[..blocks]), x.map(|token| &token[..blocks]));
-    let mut acc = [[0.0; T]; R];
+    let mut acc = [[0.0; R]; T];
     for b in 0..blocks {
-        let mut q = [[0i16; 32]; R];
-        let (mut dw, mut m) = ([0.0; R], [0.0; R]);
+        let mut q = [Wide::ZERO; R];
+        let mut scales = [[0; R]; 2];
         for r in 0..R {
-            let (unpacked, d, min) = B::unpack(&w[r][b]);
-            q[r] = widen(&unpacked);
-            (dw[r], m[r]) = (d, min);
+            q[r] = Wide::from_i8(&B::weights(&w[r][b]));
+            [scales[0][r], scales[1][r]] = B::scales(&w[r][b]);
         }
-        let mut sums = [[0.0; T]; R];
+        let dw = scales[0].map(f16_to_f32);
+        let m = scales[1].map(f16_to_f32);
         for t in 0..T {
-            let x = widen(&x[t][b].q);
-            for r in 0..R {
-                sums[r][t] = dot(&q[r], &x) as f32;
-            }
-        }
-        for r in 0..R {
-            let scale = x.map(|x| dw[r] * x[b].d);
-            fma_each(&scale, &sums[r], &mut acc[r]);
+            let x = &x[t][b];
+            let sums = dots::<32, _, _>(&q, &Wide::from_i8(&x.q));
+            fma_each(&dw.map(|d| d * x.d), &sums.map(|sum| sum as f32), &mut acc[t]);
             if B::HAS_MIN {
-                fma_each(&[m[r]; T], &x.map(|x| x[b].s), &mut acc[r]);
+                fma_each(&m, &[x.s; R], &mut acc[t]);
             }
         }
     }

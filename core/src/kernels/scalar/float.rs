@@ -85,24 +85,24 @@ pub(super) fn matmul<F: Float>(w: &Matrix<'_>, input: &Input<'_>, out: &mut Tile
 
 /// The outputs of `R` rows and `T` tokens, all of the same length.
 #[inline(never)]
-fn panel<F: Float, const R: usize, const T: usize>(w: [&[F::Raw]; R], x: [&[f32]; T]) -> [[f32; T]; R] {
+fn panel<F: Float, const R: usize, const T: usize>(w: [&[F::Raw]; R], x: [&[f32]; T]) -> [[f32; R]; T] {
     let k = w[0].len();
     let (w, x) = (w.map(|row| &row[..k]), x.map(|token| &token[..k]));
-    let mut lanes = [[[0.0; LANES]; T]; R];
+    let mut lanes = [[[0.0; LANES]; R]; T];
     for c in 0..k / LANES {
         for r in 0..R {
-            let w: [f32; LANES] = core::array::from_fn(|j| F::widen(w[r].as_chunks::<LANES>().0[c][j]));
+            let w = w[r].as_chunks::<LANES>().0[c].map(F::widen);
             for t in 0..T {
-                fma_each(&w, &x[t].as_chunks::<LANES>().0[c], &mut lanes[r][t]);
+                fma_each(&w, &x[t].as_chunks::<LANES>().0[c], &mut lanes[t][r]);
             }
         }
     }
     for (j, i) in (k / LANES * LANES..k).enumerate() {
         for r in 0..R {
             for t in 0..T {
-                lanes[r][t][j] = fma(F::widen(w[r][i]), x[t][i], lanes[r][t][j]);
+                lanes[t][r][j] = fma(F::widen(w[r][i]), x[t][i], lanes[t][r][j]);
             }
         }
     }
-    lanes.map(|row| row.map(fold16))
+    lanes.map(|token| token.map(fold16))
 }

@@ -9,6 +9,10 @@ pub(super) const ROWS: usize = 4;
 /// Tokens of a panel: a weight block is unpacked once for so many.
 pub(super) const TOKENS: usize = 8;
 
+/// Rows that all tokens pass before the next rows are read: they fit a small second-level
+/// cache, and the tokens of a panel the first-level one.
+const CHUNK: usize = 64;
+
 /// Fills `out` (rows are tokens, columns weight rows).
 ///
 /// `one(rows, tokens)` gives the panel of one token, `many` that of [`TOKENS`]. At the edges
@@ -17,32 +21,31 @@ pub(super) const TOKENS: usize = 8;
 #[inline(always)]
 pub(super) fn cover(
     out: &mut Tile<'_, f32>,
-    one: impl Fn([usize; ROWS], [usize; 1]) -> [[f32; 1]; ROWS],
-    many: impl Fn([usize; ROWS], [usize; TOKENS]) -> [[f32; TOKENS]; ROWS],
+    one: impl Fn([usize; ROWS], [usize; 1]) -> [[f32; ROWS]; 1],
+    many: impl Fn([usize; ROWS], [usize; TOKENS]) -> [[f32; ROWS]; TOKENS],
 ) {
     let (rows, tokens) = (out.cols(), out.rows());
-    for row in rows.clone().step_by(ROWS) {
-        let these: [usize; ROWS] = array::from_fn(|i| (row + i).min(rows.end - 1));
-        let n_rows = ROWS.min(rows.end - row);
-        let mut put = |token: usize, column: &mut dyn Iterator<Item = f32>| {
-            let out = &mut out.row_mut(token)[row - rows.start..][..n_rows];
-            out.iter_mut().zip(column).for_each(|(out, y)| *out = y);
-        };
+    let mut put = |token: usize, row: usize, panel: &[f32; ROWS]| {
+        let out = &mut out.row_mut(token)[row - rows.start..];
+        out.iter_mut().zip(panel).for_each(|(out, y)| *out = *y);
+    };
+    for chunk in rows.clone().step_by(CHUNK) {
+        let chunk = chunk..rows.end.min(chunk + CHUNK);
         let mut token = tokens.start;
         while token < tokens.end {
-            // Up to two tokens are faster one by one than as an almost empty panel.
-            let n_tokens = TOKENS.min(tokens.end - token);
-            if n_tokens > 2 {
-                let panel = many(these, array::from_fn(|i| (token + i).min(tokens.end - 1)));
-                for t in 0..n_tokens {
-                    put(token + t, &mut panel.iter().map(|row| row[t]));
+            // Up to four tokens are faster one by one than as a half-empty panel.
+            let left = tokens.end - token;
+            let n = if left > 4 { left.min(TOKENS) } else { 1 };
+            for row in chunk.clone().step_by(ROWS) {
+                let these = array::from_fn(|i| (row + i).min(rows.end - 1));
+                if n == 1 {
+                    put(token, row, &one(these, [token])[0]);
+                } else {
+                    let panel = many(these, array::from_fn(|i| (token + i).min(tokens.end - 1)));
+                    panel[..n].iter().enumerate().for_each(|(i, column)| put(token + i, row, column));
                 }
-                token += n_tokens;
-            } else {
-                let panel = one(these, [token]);
-                put(token, &mut panel.iter().map(|row| row[0]));
-                token += 1;
             }
+            token += n;
         }
     }
 }
