@@ -151,31 +151,82 @@ pub fn amax_bits(x: &[f32]) -> u32 {
     x.iter().fold(0, |m, v| m.max(v.to_bits() & 0x7FFF_FFFF))
 }
 
-/// Quantises a run to i8 with one scale (section 4 of the contract) and returns the scale.
-///
-/// The scale is NaN if a value is not finite, and 0 if all are (nearly) zero; `q` is then 0.
+/// What a run of values is quantised with: `value = d * q`, `q = round(value * inv)`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Scale {
+    /// Step; NaN if a value is not finite, +0.0 if all are (nearly) zero.
+    pub d: f32,
+    /// `most / amax`; 0 where `d` is NaN or 0, so that every q is 0.
+    pub inv: f32,
+}
+
+impl Scale {
+    /// The scale at which the largest magnitude of `x` becomes `most` (section 4 of the contract).
+    #[inline]
+    pub fn of(x: &[f32], most: f32) -> Scale {
+        let bits = amax_bits(x);
+        let amax = f32::from_bits(bits);
+        let d = amax / most;
+        if bits >= f32::INFINITY.to_bits() {
+            Scale { d: f32::from_bits(0x7FC0_0000), inv: 0.0 }
+        } else if d < f32::MIN_POSITIVE {
+            Scale { d: 0.0, inv: 0.0 }
+        } else {
+            Scale { d, inv: most / amax }
+        }
+    }
+
+    /// `value` in steps; 0 for everything if the scale is NaN or 0.
+    #[inline(always)]
+    pub fn apply(&self, value: f32) -> i32 {
+        // A value that is not finite has a scale of inv = 0: its product is NaN, and must not count.
+        if self.inv == 0.0 { 0 } else { round_even(value * self.inv) }
+    }
+}
+
+/// Quantises a run to -127..=127 with one scale (section 4 of the contract) and returns the scale.
 ///
 /// # Panics
 /// If `x` and `q` differ in length.
 #[inline]
 pub fn quantize(x: &[f32], q: &mut [i8]) -> f32 {
     assert_eq!(x.len(), q.len());
-    let bits = amax_bits(x);
-    let amax = f32::from_bits(bits);
-    let d = amax / 127.0;
-    if bits >= f32::INFINITY.to_bits() {
-        q.fill(0);
-        return f32::from_bits(0x7FC0_0000);
-    }
-    if d < f32::MIN_POSITIVE {
-        q.fill(0);
-        return 0.0;
-    }
-    let inv = 127.0 / amax;
+    let scale = Scale::of(x, 127.0);
     for (q, &v) in q.iter_mut().zip(x) {
-        *q = round_even(v * inv) as i8;
+        *q = scale.apply(v) as i8;
     }
-    d
+    scale.d
+}
+
+/// Largest magnitude of a query's quantised elements: two i8 planes, 128 * 127.
+pub const QUERY_MOST: f32 = 16_256.0;
+
+/// Quantises a query head to -16256..=16256 with one scale and returns the scale.
+///
+/// # Panics
+/// If `x` and `q` differ in length.
+#[inline]
+pub fn quantize_query(x: &[f32], q: &mut [i16]) -> f32 {
+    assert_eq!(x.len(), q.len());
+    let scale = Scale::of(x, QUERY_MOST);
+    for (q, &v) in q.iter_mut().zip(x) {
+        *q = scale.apply(v) as i16;
+    }
+    scale.d
+}
+
+/// Quantises values that are not negative to 0..=255 with one scale and returns the scale.
+///
+/// # Panics
+/// If `x` and `q` differ in length.
+#[inline]
+pub fn quantize_weights(x: &[f32], q: &mut [u8]) -> f32 {
+    assert_eq!(x.len(), q.len());
+    let scale = Scale::of(x, 255.0);
+    for (q, &v) in q.iter_mut().zip(x) {
+        *q = scale.apply(v) as u8;
+    }
+    scale.d
 }
 
 #[cfg(test)]
@@ -262,6 +313,14 @@ mod tests {
         assert_eq!(q, [127, -127, 0, 2]);
         assert_eq!(quantize(&[f32::MAX, f32::MIN, 0.0, 1.0], &mut q), f32::MAX / 127.0);
         assert_eq!(q, [127, -127, 0, 0]);
+        let mut q = [0i16; 3];
+        assert_eq!(quantize_query(&[-16256.0, 0.5, 3.5], &mut q), 1.0);
+        assert_eq!(q, [-16256, 0, 4]);
+        let mut q = [0u8; 3];
+        assert_eq!(quantize_weights(&[510.0, 0.0, 3.0], &mut q), 2.0);
+        assert_eq!(q, [255, 0, 2]);
+        assert!(quantize_weights(&[f32::NAN, 0.0, 3.0], &mut q).is_nan());
+        assert_eq!(q, [0; 3]);
     }
 
     #[test]

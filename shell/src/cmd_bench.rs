@@ -116,7 +116,7 @@ fn about(model: &Model, session: &Session, setup: &Setup) -> Value {
         "model": model.name(),
         "file": model.path.to_string_lossy(),
         "arch": session.config().arch.name(),
-        "size": model.file_bytes,
+        "size": model.bytes.len(),
         "params": params,
         "threads": session.threads(),
         "batch": setup.batch,

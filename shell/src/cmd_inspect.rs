@@ -65,13 +65,13 @@ fn report(model: &Model, batch: usize) -> Value {
         config.as_ref().map_err(said).and_then(|c| model.weights(c).map(drop).map_err(|e| said(&e)));
     json!({
         "file": model.path.to_string_lossy(),
-        "bytes": model.file_bytes,
+        "bytes": model.bytes.len(),
         "name": model.name(),
         "alignment": model.gguf.alignment(),
         "parameters": tensors.iter().map(elements).sum::<u64>(),
         "tensor_bytes": tensors.iter().map(|t| t.data().len()).sum::<usize>(),
         "metadata": metadata(model),
-        "tensors": tensors.iter().map(tensor).collect::<Value>(),
+        "tensors": tensors.iter().map(|t| tensor(model, t)).collect::<Value>(),
         "types": types(tensors),
         "dimensions": config.as_ref().map_or(Value::Null, dimensions),
         "runs": weights.is_ok(),
@@ -139,12 +139,14 @@ fn value(value: Meta<'_>) -> Value {
     }
 }
 
-fn tensor(tensor: &TensorInfo<'_>) -> Value {
+fn tensor(model: &Model, tensor: &TensorInfo<'_>) -> Value {
+    // Of the file, where a hex editor or `dd` finds it, not of the data section.
+    let offset = tensor.data().as_ptr().addr() - model.bytes.as_ptr().addr();
     json!({
         "name": tensor.name(),
         "type": tensor.ty().name(),
         "shape": tensor.dims(),
-        "offset": tensor.offset(),
+        "file_offset": offset,
         "bytes": tensor.data().len(),
     })
 }

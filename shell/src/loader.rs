@@ -19,8 +19,8 @@ pub struct Model {
     pub path: PathBuf,
     /// Metadata and tensors.
     pub gguf: Gguf<'static, 'static>,
-    /// Length of the file.
-    pub file_bytes: usize,
+    /// The whole file.
+    pub bytes: &'static [u8],
 }
 
 impl Model {
@@ -47,7 +47,7 @@ impl Model {
         let metas = vec![Meta::EMPTY; counts.metas].leak();
         let tensors = vec![TensorInfo::EMPTY; counts.tensors].leak();
         let gguf = Gguf::parse(bytes, metas, tensors).map_err(|e| fail(e.into()))?;
-        Ok(Model { path: path.to_path_buf(), gguf, file_bytes: bytes.len() })
+        Ok(Model { path: path.to_path_buf(), gguf, bytes })
     }
 
     /// The dimensions.

@@ -39,7 +39,7 @@ pub fn budget(model: &Model, config: &Config, limits: &Limits) -> Result<Budget,
     let need = Requirements::of(config, limits).map_err(Failure::new)?;
     let tokenizer = TokenizerRequirements::of(&model.gguf).map_or(0, |t| t.index + t.scratch);
     Ok(Budget {
-        weights: model.file_bytes,
+        weights: model.bytes.len(),
         kv: need.kv,
         scratch: need.scratch,
         index: need.index.saturating_add(tokenizer),

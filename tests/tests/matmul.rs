@@ -281,7 +281,7 @@ fn shapes_that_do_not_fit_are_refused() {
     let refused = |input: Input<'_>, width: usize| {
         let mut out = vec![0.0; 2 * width];
         let call = || ops::matmul(Isa::Scalar, &w, &input, Tile::whole(&mut out, width));
-        std::panic::catch_unwind(std::panic::AssertUnwindSafe(call)).is_err()
+        std::panic::catch_unwind(core::panic::AssertUnwindSafe(call)).is_err()
     };
     assert!(!refused(good, 2));
     assert!(refused(good, 3));

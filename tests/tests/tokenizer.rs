@@ -194,6 +194,8 @@ fn words(len: usize) -> Vec<String> {
         joined.push_str(real[random(real.len())]);
     }
     words.extend([joined, "=".repeat(len), " ".repeat(len), "-=".repeat(len / 2)]);
+    // Marks are reordered by NFC before anything is split.
+    words.push("\u{301}\u{316}".repeat(len / 4));
     words
 }
 
@@ -204,7 +206,7 @@ fn long_words_do_not_depend_on_the_window() {
             let direct = encoded(tokenizer, &word, AddedTokens::Recognised, 32_768);
             for window in [256, 300, 1024] {
                 let windowed = encoded(tokenizer, &word, AddedTokens::Recognised, window);
-                assert_eq!(windowed, direct, "window {window}: {}", &word[..16]);
+                assert_eq!(windowed, direct, "window {window}: {:?}", word.get(..16));
             }
         }
     });
@@ -219,11 +221,11 @@ fn work_grows_with_the_length_only() {
                 let mut scratch = memory.scratch();
                 let mut ids = Vec::new();
                 encode(tokenizer, text, AddedTokens::Recognised, &mut scratch, &mut ids).unwrap();
-                assert_eq!(decoded(tokenizer, &ids, false), text);
+                assert_eq!(decoded(tokenizer, &ids, false), nfc(text));
                 scratch.lookups()
             };
             let (a, b) = (lookups(short), lookups(&long));
-            assert!(b > 3 * a && b < 5 * a, "{a} lookups, then {b}: {}", &long[..16]);
+            assert!(b > 3 * a && b < 5 * a, "{a} lookups, then {b}: {:?}", long.get(..16));
         }
     });
 }

@@ -182,6 +182,16 @@ fn added_tokens_are_leftmost_longest() {
 }
 
 #[test]
+fn nothing_is_recognised_inside_a_token_that_is_text() {
+    with_tokenizer(&Vocab::new(&[], &["<|a<b>|>"], &["<b>", ">|"]).to_gguf(), |tokenizer| {
+        let segments = |mode| tokenizer.unwrap().segments("<|a<b>|><b>", mode).collect::<Vec<_>>();
+        let b = Segment::Added(257);
+        assert_eq!(segments(AddedTokens::Recognised), [Segment::Added(256), b]);
+        assert_eq!(segments(AddedTokens::SpecialAsText), [Segment::Text("<|a<b>|>"), b]);
+    });
+}
+
+#[test]
 fn commands() {
     with_tokenizer(&fixture("qwen3-tokenizer/qwen3-vocab.gguf"), |tokenizer| {
         let tokenizer = tokenizer.unwrap();

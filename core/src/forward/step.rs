@@ -234,7 +234,7 @@ impl Engine<'_> {
             let h = tile.cols().start / d;
             let kv_head = h / c.group();
             let mut conditioned = [0.0f32; MAX_HEAD_DIM];
-            let mut quantized = [0i8; MAX_HEAD_DIM];
+            let mut quantized = [0i16; MAX_HEAD_DIM];
             for row in tile.rows() {
                 let table = pool.table(chunks[chunk[row] as usize].seq).unwrap_or(&[]);
                 let visible = position[row] as usize + 1;
@@ -250,7 +250,7 @@ impl Engine<'_> {
                         let conditioned = &mut conditioned[..d];
                         conditioned.copy_from_slice(q);
                         ops::elementwise::condition(ctx.isa, conditioned, &q_factor[kv_head * d..][..d]);
-                        let scale = math::quantize(conditioned, &mut quantized[..d]) * score_scale;
+                        let scale = math::quantize_query(conditioned, &mut quantized[..d]) * score_scale;
                         ops::attention::Query::Q8 { q: &quantized[..d], scale }
                     }
                 };
@@ -281,7 +281,7 @@ impl Engine<'_> {
         linear(ctx, &input, [(w_gate, none, &mut **gate), (w_up, none, &mut **up)]);
         {
             let up = &up[..n * ffn];
-            let rows = (Rows::new(&mut **gate, ffn), Rows::none(), Rows::none(), Rows::none());
+            let rows = (Rows::new(gate, ffn), Rows::none(), Rows::none(), Rows::none());
             for_each_rows(ctx.workers, n, ROW_STEP, rows, |range, gate, _, _, _| {
                 ops::elementwise::swiglu(ctx.isa, gate, &up[range.start * ffn..range.end * ffn]);
             });

@@ -5,12 +5,13 @@
 //! | bytes | what | order |
 //! |---|---|---|
 //! | 32 D | K, i8 | `[token / 4][dim / 4][token % 4][dim % 4]` |
-//! | 32 D | V, i8 | `[dim / 4][token / 4][dim % 4][token % 4]` |
+//! | 32 D | V + 128, u8 | `[dim / 4][token / 4][dim % 4][token % 4]` |
 //! | 128 | K scales, f32 | `[token]` |
 //! | 128 | V scales, f32 | `[token]` |
 //!
 //! 16 bytes of K are 4 tokens x 4 dims: one dot-product instruction by lane adds 4 dims of a query
-//! to 4 scores. V is the same with the roles exchanged. A slab of type `f32` is K `[token][dim]`, then
+//! to 4 scores. V is the same with the roles exchanged; it is stored with 128 added, since its partners, the
+//! weights, have no sign either and unsigned dot products exist. A slab of type `f32` is K `[token][dim]`, then
 //! V `[token][dim]`. Multi-byte values are in the machine's order, which snapshots require to be little-endian.
 
 use super::{BLOCK_TOKENS, KvType};
@@ -83,8 +84,8 @@ pub const fn v_offset(t: usize, d: usize) -> usize {
 pub struct HeadQ8<'a> {
     /// K, `32 * head_dim`, interleaved.
     pub k: &'a [i8],
-    /// V, `32 * head_dim`, interleaved.
-    pub v: &'a [i8],
+    /// V + 128, `32 * head_dim`, interleaved.
+    pub v: &'a [u8],
     /// K scale of each token.
     pub dk: &'a [f32; BLOCK_TOKENS],
     /// V scale of each token.
@@ -99,12 +100,7 @@ impl<'a> HeadQ8<'a> {
         let (k, rest) = slab.split_at_checked(n)?;
         let (v, scales) = rest.split_at_checked(n)?;
         let (dk, dv) = cast::view::<f32>(scales)?.split_at_checked(BLOCK_TOKENS)?;
-        Some(HeadQ8 {
-            k: cast::view(k)?,
-            v: cast::view(v)?,
-            dk: dk.try_into().ok()?,
-            dv: dv.try_into().ok()?,
-        })
+        Some(HeadQ8 { k: cast::view(k)?, v, dk: dk.try_into().ok()?, dv: dv.try_into().ok()? })
     }
 }
 
@@ -119,7 +115,7 @@ pub fn write_q8(slab: &mut [u8], t: usize, (k, dk): (&[i8], f32), (v, dv): (&[i8
     let (v_out, scales) = rest.split_at_mut(BLOCK_TOKENS * head_dim);
     for (d, (&k, &v)) in k.iter().zip(v).enumerate() {
         k_out[k_offset(head_dim, t, d)] = k as u8;
-        v_out[v_offset(t, d)] = v as u8;
+        v_out[v_offset(t, d)] = (v as u8) ^ 0x80;
     }
     let scales = cast::view_mut::<f32>(scales).expect("a slab is aligned");
     scales[t] = dk;

@@ -10,7 +10,7 @@ pub enum Query<'q> {
     /// Conditioned and quantised; `scale` is its scale times the score scale.
     Q8 {
         /// `[head_dim]`
-        q: &'q [i8],
+        q: &'q [i16],
         /// Quantisation scale times score scale.
         scale: f32,
     },

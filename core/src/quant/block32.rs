@@ -64,7 +64,8 @@ fn spread(bits: &[u8; 4], set: u8, clear: u8) -> [u8; 32] {
         let one_bit = (u64::from(byte) * EACH) & DIAGONAL;
         // 0 or 1 in each byte; times a byte value it cannot carry.
         let flags = ((one_bit + 0x7F * EACH) >> 7) & EACH;
-        *out = (flags * u64::from(set) | (flags ^ EACH) * u64::from(clear)).to_le_bytes();
+        let bytes = (flags * u64::from(set)) | ((flags ^ EACH) * u64::from(clear));
+        *out = bytes.to_le_bytes();
     }
     out
 }

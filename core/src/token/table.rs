@@ -52,7 +52,7 @@ pub(super) fn insert(
     index: u32,
     same: impl Fn(u32) -> bool,
 ) -> ControlFlow<Option<u32>> {
-    let new = hash as u32 & !INDEX_MASK | index + 1;
+    let new = (hash as u32 & !INDEX_MASK) | (index + 1);
     for at in probes(slots.len(), hash) {
         let slot = slots[at];
         match (slot & INDEX_MASK).checked_sub(1) {

@@ -43,7 +43,7 @@ impl Softmax {
 /// the first `visible` tokens of the block count; `a`: `[head_dim]`.
 pub fn block_q8(
     softmax: &mut Softmax,
-    q: &[i8],
+    q: &[i16],
     scale: f32,
     head: &HeadQ8<'_>,
     visible: usize,
@@ -71,10 +71,12 @@ pub fn block_q8(
     for (p, dv) in scores.iter_mut().zip(head.dv) {
         *p *= dv;
     }
-    let mut w = [0i8; BLOCK_TOKENS];
-    let dw = math::quantize(scores, &mut w[..visible]);
+    let mut w = [0u8; BLOCK_TOKENS];
+    let dw = math::quantize_weights(scores, &mut w[..visible]);
+    let offset = -128 * w.iter().map(|w| i32::from(*w)).sum::<i32>();
     for (a4, dims) in a.as_chunks_mut::<4>().0.iter_mut().zip(head.v.as_chunks::<{ 4 * BLOCK_TOKENS }>().0) {
-        let mut sums = [0i32; 4];
+        // V is stored with 128 added: start from what that adds.
+        let mut sums = [offset; 4];
         // 4 weights against 4 dims x 4 tokens.
         for (w4, v16) in w.as_chunks::<4>().0.iter().zip(dims.as_chunks::<16>().0) {
             for (sum, v4) in sums.iter_mut().zip(v16.as_chunks::<4>().0) {

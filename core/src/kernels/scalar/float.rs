@@ -91,7 +91,7 @@ fn panel<F: Float, const R: usize, const T: usize>(w: [&[F::Raw]; R], x: [&[f32]
     let mut lanes = [[[0.0; LANES]; R]; T];
     for c in 0..k / LANES {
         for r in 0..R {
-            let w: [f32; LANES] = core::array::from_fn(|j| F::widen(w[r].as_chunks::<LANES>().0[c][j]));
+            let w = w[r].as_chunks::<LANES>().0[c].map(F::widen);
             for t in 0..T {
                 fma_each(&w, &x[t].as_chunks::<LANES>().0[c], &mut lanes[t][r]);
             }

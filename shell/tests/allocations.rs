@@ -1,0 +1,72 @@
+//! No heap allocation between the first and the last token of a reply.
+#![allow(unsafe_code)]
+
+mod common;
+
+use core::cell::Cell;
+use kinglet::generate::generate;
+use kinglet::loader::Model;
+use kinglet::sampling::Sampling;
+use kinglet::session::Session;
+use kinglet::setup::Setup;
+use kinglet::vocabulary::Vocabulary;
+use kinglet::words::{Word, Words};
+use kinglet_core::token::StreamDecoder;
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// Allocations by any thread of this process.
+static ALLOCATIONS: AtomicUsize = AtomicUsize::new(0);
+
+struct Counting;
+
+// SAFETY: every call goes to `System` with the caller's arguments; counting touches one atomic.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
+        // SAFETY: the caller's promises are those that `System` asks for.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
+        // SAFETY: as above; `at` came from `System`.
+        unsafe { System.dealloc(at, layout) }
+    }
+}
+
+#[global_allocator]
+static COUNTING: Counting = Counting;
+
+fn sampling(flags: &[&str]) -> Sampling {
+    let mut words = Words::new(lexopt::Parser::from_args(flags), "test", "");
+    let mut sampling = Sampling::default();
+    while let Some(Word::Flag(flag)) = words.advance().unwrap() {
+        assert!(sampling.accept(&flag, &mut words).unwrap());
+    }
+    sampling
+}
+
+// The only test of this file: other threads of a test process would be counted too.
+#[test]
+fn a_reply_allocates_nothing() {
+    let model = Model::open(Path::new(&common::qwen3())).unwrap();
+    let setup = Setup { ctx: Some(256), threads: Some(3), quiet: true, ..Setup::default() };
+    let vocabulary = Vocabulary::open(&model).unwrap();
+    let mut session = Session::start(&model, &setup).unwrap();
+    let flags = ["--seed", "3", "--repeat-penalty", "1.1", "--presence-penalty", "0.5"];
+    let mut chooser = sampling(&flags).start(session.config().vocab, &setup).unwrap();
+    let mut decoder = StreamDecoder::new(vocabulary.tokenizer, true);
+    session.prefill(&[1, 2, 3], &mut |_| {}).unwrap();
+
+    let shown = Cell::new(0);
+    let before = ALLOCATIONS.load(Ordering::Relaxed);
+    let reply = generate(&mut session, 100, &mut chooser, &|_| false, &mut |token| {
+        decoder.push(token, &mut |part| shown.set(shown.get() + part.len())).unwrap();
+        Ok(())
+    });
+    let after = ALLOCATIONS.load(Ordering::Relaxed);
+    assert_eq!(after - before, 0);
+    assert_eq!(reply.unwrap().tokens, 100);
+    assert!(shown.get() > 0);
+}
