@@ -3,7 +3,9 @@
 
 mod common;
 
+use core::alloc::{GlobalAlloc, Layout};
 use core::cell::Cell;
+use core::sync::atomic::{AtomicUsize, Ordering};
 use kinglet::generate::generate;
 use kinglet::loader::Model;
 use kinglet::sampling::Sampling;
@@ -12,9 +14,8 @@ use kinglet::setup::Setup;
 use kinglet::vocabulary::Vocabulary;
 use kinglet::words::{Word, Words};
 use kinglet_core::token::StreamDecoder;
-use std::alloc::{GlobalAlloc, Layout, System};
+use std::alloc::System;
 use std::path::Path;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Allocations by any thread of this process.
 static ALLOCATIONS: AtomicUsize = AtomicUsize::new(0);
