@@ -62,7 +62,8 @@ pub fn command(words: &mut Words) -> Result<(), Failure> {
     if let Some(guess) = template.guessed {
         setup.note(format_args!("{guess}; using that of {:?}", template.family));
     }
-    let session = Session::start(&model, &setup)?;
+    let mut session = Session::start(&model, &setup)?;
+    session.be_responsive();
     let chooser = sampling.start(config.vocab, &setup)?;
     let writer = Writer::new(vocabulary.tokenizer);
     let reply = Vec::with_capacity(session.ctx());

@@ -93,6 +93,7 @@ pub fn command(words: &mut Words) -> Result<(), Failure> {
     session::prompt_fits(ids.len(), session::limits(&setup, &config).max_seq)?;
 
     let mut session = Session::start(&model, &setup)?;
+    session.be_responsive();
     let mut chooser = sampling.start(config.vocab, &setup)?;
     let tokenizer = vocabulary.tokenizer;
     let mut writer = Writer::new(tokenizer);

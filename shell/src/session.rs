@@ -9,14 +9,20 @@ use crate::memory::{self, Budget};
 use crate::pool::Pool;
 use crate::setup::Setup;
 use crate::signal;
+use core::time::Duration;
 use kinglet_core::config::Config;
 use kinglet_core::token::TokenizerRequirements;
 use kinglet_core::{
     Chunk, Engine, ForwardError, Limits, LogitRow, Logits, Memory, Requirements, SeqId, Workers,
 };
+use std::time::Instant;
 
 /// Context where neither the user nor the model says less.
 pub const DEFAULT_CTX: usize = 8192;
+/// Fewer tokens at a time would read weights more often than they are used.
+const LEAST_BATCH: usize = 64;
+/// How long a batch may take where somebody waits for progress or Ctrl-C.
+const PATIENCE: Duration = Duration::from_secs(2);
 
 /// The limits that `setup` means for a model.
 pub fn limits(setup: &Setup, config: &Config) -> Limits {
@@ -56,6 +62,8 @@ pub struct Session {
     tokens: Vec<u32>,
     /// Logits after the last token.
     logits: Vec<f32>,
+    /// See [`Session::be_responsive`].
+    responsive: bool,
 }
 
 impl Session {
@@ -100,8 +108,15 @@ impl Session {
             limits,
             tokens: Vec::with_capacity(limits.max_seq),
             logits: vec![0.0; config.vocab],
+            responsive: false,
             engine,
         })
+    }
+
+    /// From now on a prompt is computed in batches of a second or two, so that progress is seen and
+    /// Ctrl-C is answered also where a full batch takes a minute. The results are the same bits.
+    pub fn be_responsive(&mut self) {
+        self.responsive = true;
     }
 
     /// The model's dimensions.
@@ -186,16 +201,24 @@ impl Session {
         if let Some(&token) = tokens.iter().find(|t| **t as usize >= vocab) {
             return Err(forward_failure(ForwardError::UnknownToken { token, vocab }));
         }
-        let batches = tokens.len().div_ceil(self.limits.max_batch);
-        for (i, batch) in tokens.chunks(self.limits.max_batch).enumerate() {
+        let most = self.limits.max_batch;
+        let mut size = if self.responsive { most.min(LEAST_BATCH) } else { most };
+        let mut left = tokens;
+        while !left.is_empty() {
             if signal::interrupted() {
                 return Err(Failure::Interrupted);
             }
-            let wanted = if logits == Logits::Last && i + 1 < batches { Logits::None } else { logits };
+            let (batch, rest) = left.split_at(size.min(left.len()));
+            let wanted = if logits == Logits::Last && !rest.is_empty() { Logits::None } else { logits };
             let chunk = Chunk { seq: self.seq, tokens: batch, logits: wanted };
+            let start = Instant::now();
             self.engine.forward(&self.pool, &[chunk], sink).map_err(forward_failure)?;
             self.tokens.extend_from_slice(batch);
-            progress(i * self.limits.max_batch + batch.len());
+            left = rest;
+            progress(tokens.len() - left.len());
+            if self.responsive {
+                size = paced(batch.len(), start.elapsed()).min(most);
+            }
         }
         Ok(())
     }
@@ -220,6 +243,12 @@ impl Session {
         self.tokens.push(token);
         Ok(())
     }
+}
+
+/// How many tokens to compute next, after `tokens` took `time`: about [`PATIENCE`] worth of them.
+fn paced(tokens: usize, time: Duration) -> usize {
+    let worth = tokens as f64 * PATIENCE.as_secs_f64() / time.as_secs_f64().max(1e-6);
+    ((worth as usize) / LEAST_BATCH * LEAST_BATCH).max(LEAST_BATCH)
 }
 
 /// Checks a prompt's length against the context, before an engine exists.
@@ -269,4 +298,23 @@ fn start_pool(setup: &Setup) -> Result<Pool, Failure> {
     };
     place(0);
     Pool::new(threads, place).map_err(|e| Failure::new(format_args!("cannot start {threads} threads: {e}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn batches_follow_the_speed_of_the_machine() {
+        assert_eq!(paced(64, Duration::from_secs(8)), 64);
+        assert_eq!(paced(64, Duration::from_millis(500)), 256);
+        assert!(paced(512, Duration::ZERO) > 4096);
+    }
+
+    #[test]
+    fn a_prompt_that_is_too_long_is_told_the_context_it_needs() {
+        assert_eq!(prompt_fits(512, 512), Ok(()));
+        let Err(Failure::Failed(line)) = prompt_fits(513, 512) else { panic!() };
+        assert!(line.contains("--ctx 768"), "{line}");
+    }
 }
