@@ -1,4 +1,5 @@
 //! Matrix products of weights that are floats: `sum16` dot products with f32 activations.
+//! Must not know blocks.
 
 use super::fma::fma_each;
 use super::panel::cover;
