@@ -1,1 +1,4 @@
 //! Helpers shared by the integration tests: fixtures, models, comparisons.
+
+pub mod fuzz_gguf;
+pub mod gguf_writer;
