@@ -136,8 +136,10 @@ pub struct GgufWriter {
     pub meta_count: Option<u64>,
     /// The number of tensors written, where it is not the true one.
     pub tensor_count: Option<u64>,
-    metas: Vec<Vec<u8>>,
-    tensors: Vec<RawTensor>,
+    /// The metadata entries, as bytes.
+    pub metas: Vec<Vec<u8>>,
+    /// The tensors.
+    pub tensors: Vec<RawTensor>,
 }
 
 impl Default for GgufWriter {
@@ -203,11 +205,6 @@ impl GgufWriter {
     pub fn raw_tensor(&mut self, tensor: RawTensor) -> &mut Self {
         self.tensors.push(tensor);
         self
-    }
-
-    /// The tensors so far, to put faults in.
-    pub fn tensors_mut(&mut self) -> &mut [RawTensor] {
-        &mut self.tensors
     }
 
     /// Header, metadata and tensor descriptions, without padding and data.
