@@ -18,7 +18,7 @@ const PROMPTS: [&str; 3] = [
     "Why is the sky blue? Answer in two sentences.",
 ];
 
-/// How the line begins in which kinglet reports speed and memory on standard error.
+/// The beginning of the line in which kinglet reports speed and memory on standard error.
 const REPORT: &str = "[kinglet] ";
 
 /// The task.
@@ -95,10 +95,11 @@ fn watch_report(from: impl Read) -> io::Result<Option<String>> {
     let mut report = None;
     for line in BufReader::new(from).split(b'\n') {
         let line = String::from_utf8_lossy(&line?).into_owned();
-        if let Some(rest) = line.trim_end().strip_prefix(REPORT) {
+        // A progress line may stand before it, to be overwritten on a terminal.
+        if let Some((_, rest)) = line.rsplit_once(REPORT) {
             // Other messages of kinglet may begin the same way.
             if rest.contains("tok/s") {
-                report = Some(rest.to_owned());
+                report = Some(rest.trim_end().to_owned());
             }
         }
         eprintln!("{line}");

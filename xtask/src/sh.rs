@@ -77,13 +77,15 @@ pub fn target_dir() -> Outcome<PathBuf> {
 pub fn shown(command: &Command) -> String {
     let mut text = String::new();
     for (name, value) in command.get_envs() {
-        // Removed and very long variables say nothing to a reader.
+        // Removed ones say nothing to a reader.
         if let Some(value) = value {
             text.push_str(&format!("{}={} ", name.to_string_lossy(), quoted(&value.to_string_lossy())));
         }
     }
-    let program = Path::new(command.get_program());
-    text.push_str(&program.file_name().unwrap_or(program.as_os_str()).to_string_lossy());
+    let program = command.get_program();
+    // The toolchain's own cargo has a long path that nobody types.
+    let is_our_cargo = std::env::var_os("CARGO").is_some_and(|cargo| cargo == program);
+    text.push_str(&if is_our_cargo { "cargo".into() } else { program.to_string_lossy() });
     for arg in command.get_args() {
         text.push(' ');
         text.push_str(&quoted(&arg.to_string_lossy()));
