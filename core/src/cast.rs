@@ -30,6 +30,36 @@ unsafe impl Pod for i32 {}
 unsafe impl Pod for u64 {}
 // SAFETY: as above.
 unsafe impl Pod for f32 {}
+// SAFETY: repr(C) of f32, f32, [i8; 32]: 40 bytes, no padding, every bit pattern is valid.
+unsafe impl Pod for crate::ops::BlockQ32 {}
+// SAFETY: repr(C) of f32, [i16; 16], [i8; 256]: 292 bytes, no padding, every bit pattern is valid.
+unsafe impl Pod for crate::ops::BlockQ256 {}
+
+const _: () = assert!(size_of::<crate::ops::BlockQ32>() == 40);
+const _: () = assert!(size_of::<crate::ops::BlockQ256>() == 292);
+
+/// The bytes as values of `T`; `None` if their address or length does not fit.
+#[inline]
+pub fn view<T: Pod>(bytes: &[u8]) -> Option<&[T]> {
+    let fits =
+        bytes.as_ptr().addr().is_multiple_of(align_of::<T>()) && bytes.len().is_multiple_of(size_of::<T>());
+    // SAFETY: address and length were just checked, the lifetime and the provenance are those of
+    // `bytes`, and Pod accepts any bytes.
+    fits.then(|| unsafe {
+        core::slice::from_raw_parts(bytes.as_ptr().cast::<T>(), bytes.len() / size_of::<T>())
+    })
+}
+
+/// As [`view`], writable.
+#[inline]
+pub fn view_mut<T: Pod>(bytes: &mut [u8]) -> Option<&mut [T]> {
+    let fits =
+        bytes.as_ptr().addr().is_multiple_of(align_of::<T>()) && bytes.len().is_multiple_of(size_of::<T>());
+    // SAFETY: as in `view`; the borrow is exclusive, and any T is valid as bytes (no padding).
+    fits.then(|| unsafe {
+        core::slice::from_raw_parts_mut(bytes.as_mut_ptr().cast::<T>(), bytes.len() / size_of::<T>())
+    })
+}
 
 /// A region is too small, or not aligned to [`REGION_ALIGN`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -8,11 +8,27 @@
 //! This crate must not know files, clocks, threads, sockets or any global state.
 #![no_std]
 
+/// Version of the numerics contract; snapshots of another version are refused.
+pub const NUMERICS_VERSION: u32 = 1;
+
 pub mod cast;
 pub mod config;
+pub mod forward;
 pub mod gguf;
+mod kernels;
+pub mod kv;
 pub mod math;
 pub mod name;
+pub mod ops;
 pub mod par;
 pub mod quant;
+pub mod requirements;
 pub mod weights;
+
+pub use config::Config;
+pub use forward::{Chunk, Engine, ForwardError, LogitRow, Logits, Memory};
+pub use kv::{KvType, SeqId};
+pub use ops::Isa;
+pub use par::Workers;
+pub use requirements::{Limits, Requirements};
+pub use weights::Weights;

@@ -41,7 +41,7 @@ pub fn max(a: f32, b: f32) -> f32 {
 
 /// Polynomial of [`exp`], highest power first (Cephes `expf`, S. Moshier).
 pub const EXP_COEFFICIENTS: [f32; 6] =
-    [1.987_569_1e-4, 1.398_199_9e-3, 8.333_452e-3, 4.166_579_6e-2, 1.666_666_5e-1, 5.000_000_1e-1];
+    [1.987_569_1e-4, 1.398_199_9e-3, 8.333_452e-3, 4.166_579_6e-2, 1.666_666_5e-1, 0.5];
 
 /// Above this, [`exp`] is infinite.
 pub const EXP_MAX: f32 = 88.722_83;
@@ -194,8 +194,8 @@ mod tests {
             let (mut a, mut b, mut c) = (next(), next(), next());
             if i % 3 == 1 {
                 // Products near the subnormal range, addends in it.
-                a = a & 0x807F_FFFF | 0x2000_0000 + (next() % 64 << 23);
-                b = b & 0x807F_FFFF | 0x2000_0000 - (next() % 64 << 23);
+                a = (a & 0x807F_FFFF) | (0x2000_0000 + ((next() % 64) << 23));
+                b = (b & 0x807F_FFFF) | (0x2000_0000 - ((next() % 64) << 23));
                 c &= 0x81FF_FFFF;
             } else if i % 3 == 2 {
                 // Nearly cancelling.
@@ -212,13 +212,15 @@ mod tests {
 
     #[test]
     fn rounding_twice_would_be_wrong_for_subnormals() {
-        // 2^-128 + 2^-149 + 2^-150 (1 - 2^-46): just below a tie, and f64 rounds it onto the tie.
-        let a = f32::from_bits(0x3F80_0001) * 2f32.powi(-75); // (1 + 2^-23) 2^-75
-        let b = (2.0 - f32::from_bits(0x3F80_0002)) * 2f32.powi(-75); // (1 - 2^-22) 2^-75
+        // a * b = 2^-150 (1 - 2^-46) and c is an odd multiple of 2^-149: the sum lies just below a
+        // tie, f64 rounds it onto the tie, and a second rounding takes that up to even.
+        let a = (1.0 + 2f32.powi(-23)) * 2f32.powi(-75);
+        let b = (1.0 - 2f32.powi(-23)) * 2f32.powi(-75);
         let c = 2f32.powi(-128) + 2f32.powi(-149);
         let twice = (f64::from(a) * f64::from(b) + f64::from(c)) as f32;
-        assert_eq!(fma(a, b, c).to_bits(), a.mul_add(b, c).to_bits());
-        let _ = twice;
+        assert_eq!(fma(a, b, c), c);
+        assert_eq!(a.mul_add(b, c), c);
+        assert_eq!(twice, c.next_up());
     }
 
     #[test]

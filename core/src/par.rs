@@ -63,7 +63,7 @@ unsafe impl<T: Send> Sync for Grid<'_, T> {}
 
 impl<'a, T> Grid<'a, T> {
     fn new(data: &'a mut [T], width: usize) -> Self {
-        let rows = if width == 0 { 0 } else { data.len() / width };
+        let rows = data.len().checked_div(width).unwrap_or(0);
         Grid { start: data.as_mut_ptr(), rows, width, owner: PhantomData }
     }
 
@@ -91,7 +91,7 @@ pub struct Tile<'a, T> {
 impl<'a, T> Tile<'a, T> {
     /// A tile over a whole slice of rows of `width` elements.
     pub fn whole(data: &'a mut [T], width: usize) -> Tile<'a, T> {
-        let rows = if width == 0 { 0 } else { data.len() / width };
+        let rows = data.len().checked_div(width).unwrap_or(0);
         Tile { start: data.as_mut_ptr(), stride: width, rows: 0..rows, cols: 0..width, owner: PhantomData }
     }
 
@@ -103,6 +103,17 @@ impl<'a, T> Tile<'a, T> {
     /// The columns of the matrix that the tile covers.
     pub fn cols(&self) -> Range<usize> {
         self.cols.clone()
+    }
+
+    /// The same tile, for a shorter time.
+    pub fn reborrow(&mut self) -> Tile<'_, T> {
+        Tile {
+            start: self.start,
+            stride: self.stride,
+            rows: self.rows(),
+            cols: self.cols(),
+            owner: PhantomData,
+        }
     }
 
     /// The tile's part of row `row` of the matrix.
@@ -134,42 +145,193 @@ pub fn for_each_tile<T: Send>(
     tile_cols: usize,
     f: impl Fn(Tile<'_, T>) + Sync,
 ) {
-    let grid = Grid::new(data, width);
-    let (tile_rows, tile_cols) = (tile_rows.max(1), tile_cols.max(1));
-    let (down, across) = (grid.rows.div_ceil(tile_rows), grid.width.div_ceil(tile_cols));
-    for_each(workers, down * across, |i| {
-        let (r, c) = (i / across * tile_rows, i % across * tile_cols);
-        let rows = r..grid.rows.min(r + tile_rows);
-        let cols = c..grid.width.min(c + tile_cols);
-        // SAFETY: `for_each` gives every i to one task once, and the rectangles of different i
-        // do not overlap.
-        f(unsafe { grid.tile(rows, cols) });
+    for_each_tile_of(workers, [Rows::new(data, width)], tile_rows, tile_cols, |_, tile| f(tile));
+}
+
+/// Splits several `[rows, width]` matrices by the same ranges of at most `step` rows, and calls
+/// `f(range, a, b, c, d)` with the rows `range` of each. A matrix of no width is an empty slice.
+///
+/// # Panics
+/// If a matrix has fewer than `rows` rows.
+pub fn for_each_rows<A: Send, B: Send, C: Send, D: Send>(
+    workers: &dyn Workers,
+    rows: usize,
+    step: usize,
+    (a, b, c, d): (Rows<'_, A>, Rows<'_, B>, Rows<'_, C>, Rows<'_, D>),
+    f: impl Fn(Range<usize>, &mut [A], &mut [B], &mut [C], &mut [D]) + Sync,
+) {
+    let (a, b, c, d) = (a.shared(rows), b.shared(rows), c.shared(rows), d.shared(rows));
+    let step = step.max(1);
+    for_each(workers, rows.div_ceil(step), |i| {
+        let range = i * step..rows.min(i * step + step);
+        // SAFETY: `for_each` gives every i to one task once, and the ranges of different i do not
+        // overlap; `shared` checked that each matrix has `rows` rows.
+        let (a, b, c, d) = unsafe {
+            (a.rows(range.clone()), b.rows(range.clone()), c.rows(range.clone()), d.rows(range.clone()))
+        };
+        f(range, a, b, c, d);
     });
 }
 
-/// Splits `data` into parts of the given ranges and calls `f(i, part)` for range i.
-///
-/// # Panics
-/// If a range is out of bounds, or begins before the end of the one before it.
-pub fn for_each_range<T: Send>(
-    workers: &dyn Workers,
-    data: &mut [T],
-    ranges: &[Range<usize>],
-    f: impl Fn(usize, &mut [T]) + Sync,
-) {
-    let mut end = 0;
-    for range in ranges {
-        assert!(range.start >= end && range.start <= range.end && range.end <= data.len());
-        end = range.end;
+/// A row-major matrix to be split by rows.
+#[derive(Debug)]
+pub struct Rows<'a, T> {
+    data: &'a mut [T],
+    width: usize,
+}
+
+impl<'a, T> Rows<'a, T> {
+    /// Rows of `width` elements.
+    pub fn new(data: &'a mut [T], width: usize) -> Self {
+        Rows { data, width }
     }
-    let grid = Grid::new(data, data.len().max(1));
-    for_each(workers, ranges.len(), |i| {
-        let range = ranges[i].clone();
-        if range.is_empty() {
-            return f(i, &mut []);
+
+    fn shared(self, rows: usize) -> SharedRows<'a, T> {
+        assert!(rows.checked_mul(self.width).is_some_and(|n| n <= self.data.len()), "too few rows");
+        SharedRows { start: self.data.as_mut_ptr(), width: self.width, owner: PhantomData }
+    }
+}
+
+impl Rows<'_, u8> {
+    /// No matrix: `f` gets an empty slice.
+    pub fn none() -> Self {
+        Rows { data: &mut [], width: 0 }
+    }
+}
+
+struct SharedRows<'a, T> {
+    start: *mut T,
+    width: usize,
+    owner: PhantomData<&'a mut [T]>,
+}
+
+// SAFETY: parts are handed out by `rows` only, whose caller keeps them disjoint; T: Send lets
+// them move between threads.
+unsafe impl<T: Send> Sync for SharedRows<'_, T> {}
+
+impl<T> SharedRows<'_, T> {
+    /// # Safety
+    /// `range` lies below the row count that `shared` checked, and no live part overlaps it.
+    #[allow(clippy::mut_from_ref, reason = "disjointness is the caller's promise")]
+    unsafe fn rows(&self, range: Range<usize>) -> &mut [T] {
+        // SAFETY: in bounds and disjoint by the caller's promise.
+        unsafe {
+            core::slice::from_raw_parts_mut(
+                self.start.add(range.start * self.width),
+                range.len() * self.width,
+            )
         }
-        // SAFETY: the ranges were just checked to be in bounds and disjoint, and each i comes once.
-        let mut tile = unsafe { grid.tile(0..1, range) };
-        f(i, tile.row_mut(0));
+    }
+}
+
+/// Splits several `[rows, width]` matrices into tiles of `tile_rows` x `tile_cols` and calls
+/// `f(which, tile)` for each tile of each matrix, in one run of the workers.
+pub fn for_each_tile_of<T: Send, const N: usize>(
+    workers: &dyn Workers,
+    matrices: [Rows<'_, T>; N],
+    tile_rows: usize,
+    tile_cols: usize,
+    f: impl Fn(usize, Tile<'_, T>) + Sync,
+) {
+    let grids = matrices.map(|m| Grid::new(m.data, m.width));
+    let (tile_rows, tile_cols) = (tile_rows.max(1), tile_cols.max(1));
+    let tiles = |g: &Grid<'_, T>| g.rows.div_ceil(tile_rows) * g.width.div_ceil(tile_cols);
+    for_each(workers, grids.iter().map(tiles).sum(), |i| {
+        let mut i = i;
+        for (which, grid) in grids.iter().enumerate() {
+            if i >= tiles(grid) {
+                i -= tiles(grid);
+                continue;
+            }
+            let across = grid.width.div_ceil(tile_cols);
+            let (r, c) = (i / across * tile_rows, i % across * tile_cols);
+            let rows = r..grid.rows.min(r + tile_rows);
+            let cols = c..grid.width.min(c + tile_cols);
+            // SAFETY: `for_each` gives every i to one task once; different i are different
+            // rectangles of a grid, or different grids.
+            return f(which, unsafe { grid.tile(rows, cols) });
+        }
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    extern crate std;
+    use std::vec;
+
+    /// Calls `f` more often and from several threads at once, as no honest pool would.
+    struct Careless;
+
+    impl Workers for Careless {
+        fn count(&self) -> usize {
+            3
+        }
+
+        fn run(&self, tasks: usize, f: &(dyn Fn(usize) + Sync)) {
+            std::thread::scope(|scope| {
+                for _ in 0..3 {
+                    scope.spawn(|| (0..tasks).for_each(f));
+                }
+            });
+        }
+    }
+
+    /// Calls `f` too seldom.
+    struct Lazy;
+
+    impl Workers for Lazy {
+        fn count(&self) -> usize {
+            2
+        }
+
+        fn run(&self, _: usize, f: &(dyn Fn(usize) + Sync)) {
+            f(0);
+        }
+    }
+
+    #[test]
+    fn every_element_is_written_once_whatever_the_workers_do() {
+        for workers in [&Single as &dyn Workers, &Careless, &Lazy] {
+            for (rows, width, tile_rows, tile_cols) in
+                [(7, 10, 2, 3), (1, 1, 5, 5), (0, 4, 1, 1), (3, 0, 1, 1)]
+            {
+                let mut data = vec![0u32; rows * width];
+                for_each_tile(workers, &mut data, width, tile_rows, tile_cols, |mut tile| {
+                    for row in tile.rows() {
+                        tile.row_mut(row).iter_mut().for_each(|v| *v += 1);
+                    }
+                });
+                assert!(data.iter().all(|v| *v == 1), "{data:?}");
+            }
+            let (mut a, mut b) = (vec![0u8; 22], vec![0u64; 11]);
+            let parts = (Rows::new(&mut a, 2), Rows::new(&mut b, 1), Rows::none(), Rows::none());
+            for_each_rows(workers, 11, 4, parts, |range, a, b, _, _| {
+                assert_eq!((a.len(), b.len()), (range.len() * 2, range.len()));
+                a.iter_mut().for_each(|v| *v += 1);
+                b.iter_mut().for_each(|v| *v += 1);
+            });
+            assert!(a.iter().all(|v| *v == 1) && b.iter().all(|v| *v == 1));
+            let (mut a, mut b) = (vec![0u8; 6], vec![0u8; 20]);
+            for_each_tile_of(
+                workers,
+                [Rows::new(&mut a, 3), Rows::new(&mut b, 10)],
+                1,
+                4,
+                |which, mut tile| {
+                    for row in tile.rows() {
+                        tile.row_mut(row).iter_mut().for_each(|v| *v += 1 + which as u8);
+                    }
+                },
+            );
+            assert!(a.iter().all(|v| *v == 1) && b.iter().all(|v| *v == 2));
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "row outside its tile")]
+    fn a_tile_guards_its_rows() {
+        let mut data = [0u8; 8];
+        Tile::whole(&mut data, 4).row_mut(2);
+    }
 }

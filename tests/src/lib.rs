@@ -2,3 +2,25 @@
 
 pub mod fuzz_gguf;
 pub mod gguf_writer;
+pub mod model;
+pub mod reference;
+
+use std::io::Read;
+use std::path::Path;
+
+/// The fixture `name`, a path below `tests/fixtures`; unpacked if it is there as `name.gz`.
+///
+/// # Panics
+/// If there is no such fixture.
+pub fn fixture(name: &str) -> Vec<u8> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures").join(name);
+    let packed = path.with_file_name(format!("{}.gz", path.file_name().unwrap().display()));
+    let (path, is_packed) = if packed.exists() { (packed, true) } else { (path, false) };
+    let bytes = std::fs::read(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+    if !is_packed {
+        return bytes;
+    }
+    let mut out = Vec::new();
+    flate2::read::GzDecoder::new(&bytes[..]).read_to_end(&mut out).expect("a gzip fixture");
+    out
+}

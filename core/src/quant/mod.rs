@@ -1,4 +1,12 @@
 //! Weight types of GGUF: block lengths, block bytes, and exact dequantisation.
+//! Must not know activations.
+
+pub(crate) mod block256;
+pub(crate) mod block32;
+pub mod dequant;
+pub(crate) mod half;
+
+pub use dequant::{LengthError, dequantize};
 
 /// A weight type that can be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -1,0 +1,323 @@
+//! The engine: one model, one KV pool, and steps over batches of tokens.
+//!
+//! Knows weights, kernels' entry points and the pool. Must not know text, threads or files.
+
+mod output;
+pub(crate) mod scratch;
+mod step;
+mod tables;
+mod trace;
+
+pub use trace::{Point, Trace};
+
+use crate::cast::{Arena, RegionError};
+use crate::config::Config;
+use crate::kv::{Geometry, KvError, Pool, SeqId};
+use crate::ops::Isa;
+use crate::par::Workers;
+use crate::requirements::{Limits, LimitsError, Requirements};
+use crate::weights::Weights;
+use core::fmt;
+use scratch::Scratch;
+
+/// The regions an engine lives in; sizes from [`Requirements::of`], each aligned to
+/// [`crate::cast::REGION_ALIGN`]. Their contents at first do not matter.
+#[derive(Debug)]
+pub struct Memory<'m> {
+    /// KV blocks.
+    pub kv: &'m mut [u8],
+    /// Room of a step.
+    pub scratch: &'m mut [u8],
+    /// Block tables.
+    pub index: &'m mut [u8],
+}
+
+/// Which positions of a chunk give logits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Logits {
+    /// None: for all but the last part of a prompt.
+    None,
+    /// The last position.
+    #[default]
+    Last,
+    /// Every position.
+    All,
+}
+
+/// Tokens that continue a sequence.
+#[derive(Clone, Copy, Debug)]
+pub struct Chunk<'t> {
+    /// The sequence; at most one chunk of a step continues it.
+    pub seq: SeqId,
+    /// At least one token.
+    pub tokens: &'t [u32],
+    /// Which logits are wanted.
+    pub logits: Logits,
+}
+
+/// Where a row of logits comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LogitRow {
+    /// Index of the chunk in the step.
+    pub chunk: usize,
+    /// Position in the sequence.
+    pub position: usize,
+}
+
+/// Why an engine cannot be made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum EngineError {
+    /// A limit is out of range.
+    Limits(LimitsError),
+    /// The KV region does not fit.
+    Kv(RegionError),
+    /// The scratch region does not fit.
+    Scratch(RegionError),
+    /// The index region does not fit.
+    Index(RegionError),
+    /// Weights and dimensions belong to different models.
+    Weights,
+}
+
+impl fmt::Display for EngineError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Limits(e) => e.fmt(f),
+            Self::Kv(e) => write!(f, "kv region: {e}"),
+            Self::Scratch(e) => write!(f, "scratch region: {e}"),
+            Self::Index(e) => write!(f, "index region: {e}"),
+            Self::Weights => write!(f, "weights do not belong to this configuration"),
+        }
+    }
+}
+
+impl core::error::Error for EngineError {}
+
+/// Why a step was not done. No sequence has changed then.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ForwardError {
+    /// No chunk, or a chunk of no tokens.
+    Empty,
+    /// More tokens than a step can hold.
+    BatchTooLarge {
+        /// Tokens given.
+        tokens: usize,
+        /// Most tokens of a step.
+        most: usize,
+    },
+    /// Two chunks continue the same sequence.
+    RepeatedSequence,
+    /// A token that is not in the vocabulary.
+    UnknownToken {
+        /// The token.
+        token: u32,
+        /// Size of the vocabulary.
+        vocab: usize,
+    },
+    /// Sequence or blocks.
+    Kv(KvError),
+    /// NaN or infinity came out: the weights hold such values, or are no weights.
+    NonFinite {
+        /// Position in its sequence.
+        position: usize,
+    },
+}
+
+impl From<KvError> for ForwardError {
+    fn from(e: KvError) -> Self {
+        ForwardError::Kv(e)
+    }
+}
+
+impl fmt::Display for ForwardError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Empty => write!(f, "no tokens"),
+            Self::BatchTooLarge { tokens, most } => {
+                write!(f, "{tokens} tokens in a step that holds {most}")
+            }
+            Self::RepeatedSequence => write!(f, "a sequence appears twice in one step"),
+            Self::UnknownToken { token, vocab } => {
+                write!(f, "token {token} is not in the vocabulary of {vocab}")
+            }
+            Self::Kv(e) => e.fmt(f),
+            Self::NonFinite { position } => write!(
+                f,
+                "NaN or infinity at position {position}: the model's weights hold such values; \
+                 is the file damaged?"
+            ),
+        }
+    }
+}
+
+impl core::error::Error for ForwardError {}
+
+/// A model with its memory.
+#[derive(Debug)]
+pub struct Engine<'m> {
+    config: Config,
+    weights: Weights<'m, 'm>,
+    limits: Limits,
+    geometry: Geometry,
+    isa: Isa,
+    kv: &'m mut [u8],
+    pool: Pool<'m>,
+    scratch: Scratch<'m>,
+}
+
+impl<'m> Engine<'m> {
+    /// Puts a model and its memory together. Touches of the KV region nothing.
+    ///
+    /// # Errors
+    /// Limits out of range, a region too small or misaligned, weights of another model.
+    pub fn new(
+        config: Config,
+        weights: Weights<'m, 'm>,
+        limits: Limits,
+        memory: Memory<'m>,
+        isa: Isa,
+    ) -> Result<Self, EngineError> {
+        let required = Requirements::of(&config, &limits).map_err(EngineError::Limits)?;
+        if !weights.fits(&config) {
+            return Err(EngineError::Weights);
+        }
+        let kv = Arena::new(memory.kv).and_then(|mut a| a.take(required.kv)).map_err(EngineError::Kv)?;
+        let scratch = Scratch::new(memory.scratch, &config, &limits).map_err(EngineError::Scratch)?;
+        let pool = Arena::new(memory.index)
+            .and_then(|mut a| Pool::new(&mut a, limits.pool()))
+            .map_err(EngineError::Index)?;
+        tables::rotary_frequencies(&config, scratch.inv_freq);
+        let width = config.kv_dim();
+        for (i, layer) in weights.layers.iter().enumerate() {
+            let at = i * width..(i + 1) * width;
+            tables::conditioning(
+                &config,
+                layer,
+                &mut scratch.q_factor[at.clone()],
+                &mut scratch.k_factor[at],
+            );
+        }
+        let geometry = Geometry::of(&config, limits.kv_type);
+        Ok(Engine { config, weights, limits, geometry, isa, kv, pool, scratch })
+    }
+
+    /// The model's dimensions.
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// The limits the engine was made with.
+    pub fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
+    /// The block pool, to look at.
+    pub fn pool(&self) -> &Pool<'m> {
+        &self.pool
+    }
+
+    /// Opens an empty sequence.
+    ///
+    /// # Errors
+    /// [`KvError::TooManySequences`].
+    pub fn open(&mut self) -> Result<SeqId, KvError> {
+        self.pool.open()
+    }
+
+    /// Ends a sequence; its blocks are free again.
+    ///
+    /// # Errors
+    /// [`KvError::UnknownSequence`].
+    pub fn close(&mut self, seq: SeqId) -> Result<(), KvError> {
+        self.pool.close(seq)
+    }
+
+    /// Tokens of a sequence so far.
+    ///
+    /// # Errors
+    /// [`KvError::UnknownSequence`].
+    pub fn len(&self, seq: SeqId) -> Result<usize, KvError> {
+        self.pool.len(seq)
+    }
+
+    /// Forgets a sequence's tokens from position `len` on.
+    ///
+    /// # Errors
+    /// [`KvError::UnknownSequence`].
+    pub fn truncate(&mut self, seq: SeqId, len: usize) -> Result<(), KvError> {
+        self.pool.truncate(seq, len)
+    }
+
+    /// Does one step: continues every chunk's sequence by its tokens and hands the wanted logits,
+    /// `[vocab]` each, to `sink`, chunk by chunk in order of position.
+    ///
+    /// The logits of a position depend on the tokens up to it and on nothing else.
+    ///
+    /// # Errors
+    /// See [`ForwardError`]. All but [`ForwardError::NonFinite`] are found before any work; in every
+    /// case the sequences are as they were.
+    pub fn forward(
+        &mut self,
+        workers: &dyn Workers,
+        chunks: &[Chunk<'_>],
+        sink: &mut dyn FnMut(LogitRow, &[f32]),
+    ) -> Result<(), ForwardError> {
+        self.forward_traced(workers, chunks, sink, &mut trace::Off)
+    }
+
+    /// [`Engine::forward`] that shows intermediate activations to `trace`, for tests and for finding
+    /// out where two engines part.
+    ///
+    /// # Errors
+    /// As [`Engine::forward`].
+    pub fn forward_traced(
+        &mut self,
+        workers: &dyn Workers,
+        chunks: &[Chunk<'_>],
+        sink: &mut dyn FnMut(LogitRow, &[f32]),
+        trace: &mut dyn Trace,
+    ) -> Result<(), ForwardError> {
+        self.check(chunks)?;
+        for chunk in chunks {
+            // Cannot fail: `check` counted the blocks of all chunks together.
+            self.pool.extend(chunk.seq, chunk.tokens.len())?;
+        }
+        let done = self.step(workers, chunks, sink, trace);
+        if done.is_err() {
+            for chunk in chunks {
+                let len = self.pool.len(chunk.seq)?;
+                self.pool.truncate(chunk.seq, len - chunk.tokens.len())?;
+            }
+        }
+        done
+    }
+
+    fn check(&self, chunks: &[Chunk<'_>]) -> Result<(), ForwardError> {
+        if chunks.is_empty() || chunks.iter().any(|c| c.tokens.is_empty()) {
+            return Err(ForwardError::Empty);
+        }
+        let tokens = chunks.iter().fold(0usize, |n, c| n.saturating_add(c.tokens.len()));
+        let most = self.limits.max_batch;
+        let mut needed = 0;
+        for (i, chunk) in chunks.iter().enumerate() {
+            needed += self.pool.blocks_to_extend(chunk.seq, chunk.tokens.len())?;
+            if chunks[..i].iter().any(|c| c.seq == chunk.seq) {
+                return Err(ForwardError::RepeatedSequence);
+            }
+            let vocab = self.config.vocab;
+            if let Some(&token) = chunk.tokens.iter().find(|t| **t as usize >= vocab) {
+                return Err(ForwardError::UnknownToken { token, vocab });
+            }
+        }
+        if tokens > most {
+            return Err(ForwardError::BatchTooLarge { tokens, most });
+        }
+        let free = self.pool.free_blocks();
+        if needed > free {
+            return Err(KvError::OutOfBlocks { needed, free }.into());
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,48 @@
+//! The last norm and the output matrix, for the rows whose logits are wanted.
+
+use super::step::{Ctx, linear, normalize};
+use super::trace::{Point, Trace};
+use super::{Engine, ForwardError, LogitRow};
+use crate::ops::{Forms, Input};
+use crate::par::Workers;
+use crate::weights::Vector;
+
+impl Engine<'_> {
+    /// Computes logits for the first `wanted` rows of the list, `max_logits` at a time.
+    pub(super) fn logits(
+        &mut self,
+        workers: &dyn Workers,
+        wanted: usize,
+        sink: &mut dyn FnMut(LogitRow, &[f32]),
+        trace: &mut dyn Trace,
+    ) -> Result<(), ForwardError> {
+        let (dim, vocab) = (self.config.dim, self.config.vocab);
+        let output = self.weights.output;
+        let s = &mut self.scratch;
+        // Rows are taken in order, so a row only ever moves to a place whose own row is done with.
+        for (to, from) in s.wanted[..wanted].iter().enumerate() {
+            let from = *from as usize;
+            s.x.copy_within(from * dim..(from + 1) * dim, to * dim);
+        }
+        let forms = Forms::of(output.ty());
+        for first in (0..wanted).step_by(self.limits.max_logits) {
+            let n = self.limits.max_logits.min(wanted - first);
+            let ctx = Ctx { workers, isa: self.isa, n };
+            let x = &mut s.x[first * dim..(first + n) * dim];
+            let room = (&mut *s.xn, &mut *s.q32, &mut *s.q256);
+            normalize(&ctx, (x, None), &self.weights.output_norm, self.config.rms_eps, forms, room);
+            trace.see(Point::FinalNorm, 0, &s.xn[..n * dim]);
+            let input = Input::of(n, dim, forms, s.xn, s.q32, s.q256);
+            linear(&ctx, &input, [(&output, &Vector::EMPTY, &mut *s.logits)]);
+            for (i, logits) in s.logits[..n * vocab].chunks_exact(vocab).enumerate() {
+                let row = s.wanted[first + i] as usize;
+                let position = s.position[row] as usize;
+                if !logits.iter().all(|v| v.is_finite()) {
+                    return Err(ForwardError::NonFinite { position });
+                }
+                sink(LogitRow { chunk: s.chunk[row] as usize, position }, logits);
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,6 @@
+//! Kernels, one module per instruction set; `ops` chooses among them.
+//!
+//! Every module has the same files and functions, so that an instruction set can replace one
+//! operation and borrow the others from `scalar`. Must not know threads or models.
+
+pub(crate) mod scalar;

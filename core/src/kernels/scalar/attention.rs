@@ -1,0 +1,115 @@
+//! One query head against one KV block, and the online softmax that joins the blocks.
+//!
+//! Section 6 of the contract. State of a head: the largest score `m`, the sum `l`, and the
+//! weighted values `a` (`[head_dim]`, in the caller's output slice).
+
+use crate::kv::{BLOCK_TOKENS, HeadF32, HeadQ8};
+use crate::math;
+
+/// Running maximum and sum of a head's softmax.
+#[derive(Clone, Copy, Debug)]
+pub struct Softmax {
+    m: f32,
+    l: f32,
+}
+
+impl Softmax {
+    /// Before the first block.
+    pub const START: Softmax = Softmax { m: f32::NEG_INFINITY, l: 0.0 };
+
+    /// Takes in the scores of a block: leaves the probabilities (relative to the new maximum) in
+    /// their place and returns the factor by which earlier values shrink.
+    #[inline]
+    fn absorb(&mut self, scores: &mut [f32]) -> f32 {
+        let m = scores.iter().fold(self.m, |m, s| math::max(m, *s));
+        let shrink = math::exp(self.m - m);
+        for s in scores.iter_mut() {
+            *s = math::exp(*s - m);
+        }
+        self.l = math::fma(self.l, shrink, math::sum(scores));
+        self.m = m;
+        shrink
+    }
+
+    /// After the last block: `a_j / l`.
+    pub fn finish(&self, a: &mut [f32]) {
+        for a in a {
+            *a /= self.l;
+        }
+    }
+}
+
+/// Adds a `q8` block. `q`: `[head_dim]` with `scale` = its quantisation scale times the score scale;
+/// the first `visible` tokens of the block count; `a`: `[head_dim]`.
+pub fn block_q8(
+    softmax: &mut Softmax,
+    q: &[i8],
+    scale: f32,
+    head: &HeadQ8<'_>,
+    visible: usize,
+    a: &mut [f32],
+) {
+    let mut scores = [0.0f32; BLOCK_TOKENS];
+    let groups = q.as_chunks::<4>().0;
+    for (g, tokens) in head.k.chunks_exact(4 * q.len()).enumerate().take(visible.div_ceil(4)) {
+        let mut sums = [0i32; 4];
+        // 4 dims of q against 4 tokens x 4 dims.
+        for (q4, k16) in groups.iter().zip(tokens.as_chunks::<16>().0) {
+            for (sum, k4) in sums.iter_mut().zip(k16.as_chunks::<4>().0) {
+                for (q, k) in q4.iter().zip(k4) {
+                    *sum += i32::from(*q) * i32::from(*k);
+                }
+            }
+        }
+        for (t, sum) in sums.into_iter().enumerate() {
+            scores[4 * g + t] = sum as f32 * (scale * head.dk[4 * g + t]);
+        }
+    }
+    let scores = &mut scores[..visible];
+    let shrink = softmax.absorb(scores);
+
+    for (p, dv) in scores.iter_mut().zip(head.dv) {
+        *p *= dv;
+    }
+    let mut w = [0i8; BLOCK_TOKENS];
+    let dw = math::quantize(scores, &mut w[..visible]);
+    for (a4, dims) in a.as_chunks_mut::<4>().0.iter_mut().zip(head.v.as_chunks::<{ 4 * BLOCK_TOKENS }>().0) {
+        let mut sums = [0i32; 4];
+        // 4 weights against 4 dims x 4 tokens.
+        for (w4, v16) in w.as_chunks::<4>().0.iter().zip(dims.as_chunks::<16>().0) {
+            for (sum, v4) in sums.iter_mut().zip(v16.as_chunks::<4>().0) {
+                for (w, v) in w4.iter().zip(v4) {
+                    *sum += i32::from(*w) * i32::from(*v);
+                }
+            }
+        }
+        for (a, sum) in a4.iter_mut().zip(sums) {
+            *a = math::fma(dw, sum as f32, *a * shrink);
+        }
+    }
+}
+
+/// Adds an `f32` block; as [`block_q8`], with `scale` the score scale.
+pub fn block_f32(
+    softmax: &mut Softmax,
+    q: &[f32],
+    scale: f32,
+    head: &HeadF32<'_>,
+    visible: usize,
+    a: &mut [f32],
+) {
+    let mut scores = [0.0f32; BLOCK_TOKENS];
+    let scores = &mut scores[..visible];
+    for (score, k) in scores.iter_mut().zip(head.k.chunks_exact(q.len())) {
+        *score = math::dot(q, k) * scale;
+    }
+    let shrink = softmax.absorb(scores);
+    for a in a.iter_mut() {
+        *a *= shrink;
+    }
+    for (p, v) in scores.iter().zip(head.v.chunks_exact(q.len())) {
+        for (a, v) in a.iter_mut().zip(v) {
+            *a = math::fma(*p, *v, *a);
+        }
+    }
+}

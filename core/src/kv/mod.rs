@@ -1,0 +1,39 @@
+//! The KV cache: blocks of 32 tokens of all layers, owned by sequences through block tables.
+//!
+//! Everything lives in memory of the caller. Knows nothing of weights or kernels; who fills a
+//! block and what its numbers mean is the business of `ops` and `forward`.
+
+pub mod layout;
+pub mod pool;
+
+pub use layout::{Geometry, HeadF32, HeadQ8};
+pub use pool::{KvError, Pool, SeqId};
+
+/// Positions in a block.
+pub const BLOCK_TOKENS: usize = 32;
+
+/// How keys and values are stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum KvType {
+    /// i8 with one f32 scale per token and head.
+    #[default]
+    Q8,
+    /// f32, four times as large; for measuring what `Q8` costs.
+    F32,
+}
+
+impl KvType {
+    /// The name used on the command line.
+    pub const fn name(self) -> &'static str {
+        match self {
+            KvType::Q8 => "q8",
+            KvType::F32 => "f32",
+        }
+    }
+
+    /// The type called `name`.
+    pub fn from_name(name: &str) -> Option<Self> {
+        [KvType::Q8, KvType::F32].into_iter().find(|t| t.name() == name)
+    }
+}

@@ -1,0 +1,89 @@
+//! Activations in the forms that weight types ask for: f32, i8 blocks of 32, i8 blocks of 256.
+
+use crate::quant::WeightType;
+
+/// 32 activations with one scale (form Q32 of the contract).
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct BlockQ32 {
+    /// Scale: value = d * q.
+    pub d: f32,
+    /// `d * (f32)` sum of q, for weight types with a minimum.
+    pub s: f32,
+    /// Quantised values.
+    pub q: [i8; 32],
+}
+
+/// 256 activations with one scale (form Q256 of the contract).
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct BlockQ256 {
+    /// Scale: value = d * q.
+    pub d: f32,
+    /// Sums of q over runs of 16.
+    pub sums: [i16; 16],
+    /// Quantised values.
+    pub q: [i8; 256],
+}
+
+/// Which quantised forms are needed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Forms {
+    /// [`BlockQ32`].
+    pub q32: bool,
+    /// [`BlockQ256`].
+    pub q256: bool,
+}
+
+impl Forms {
+    /// What weights of type `ty` need besides f32.
+    pub const fn of(ty: WeightType) -> Self {
+        Forms { q32: ty.block_len() == 32, q256: ty.block_len() == 256 }
+    }
+
+    /// What either needs.
+    pub const fn and(self, other: Self) -> Self {
+        Forms { q32: self.q32 | other.q32, q256: self.q256 | other.q256 }
+    }
+}
+
+/// The vectors that a matrix is multiplied with: `tokens` rows of `k` values.
+///
+/// A form that the matrix does not need may be empty.
+#[derive(Clone, Copy, Debug)]
+pub struct Input<'x> {
+    /// Number of vectors.
+    pub tokens: usize,
+    /// Elements of a vector.
+    pub k: usize,
+    /// `[tokens, k]`
+    pub x: &'x [f32],
+    /// `[tokens, k / 32]`
+    pub q32: &'x [BlockQ32],
+    /// `[tokens, k / 256]`
+    pub q256: &'x [BlockQ256],
+}
+
+impl<'x> Input<'x> {
+    /// The first `tokens` rows of `k` values in `x`, with the quantised `forms` of them.
+    ///
+    /// # Panics
+    /// If a slice is shorter than that.
+    pub fn of(
+        tokens: usize,
+        k: usize,
+        forms: Forms,
+        x: &'x [f32],
+        q32: &'x [BlockQ32],
+        q256: &'x [BlockQ256],
+    ) -> Self {
+        let blocks = |needed: bool, len: usize| if needed { tokens * (k / len) } else { 0 };
+        Input {
+            tokens,
+            k,
+            x: &x[..tokens * k],
+            q32: &q32[..blocks(forms.q32, 32)],
+            q256: &q256[..blocks(forms.q256, 256)],
+        }
+    }
+}

@@ -1,0 +1,80 @@
+//! Entry points for norms, rope, feed-forward activation and the conditioning transform.
+
+use super::Isa;
+use crate::kernels::scalar;
+use crate::weights::Vector;
+
+/// `out = x / rms(x) * w`. All `[n]`.
+///
+/// # Panics
+/// If the lengths differ.
+pub fn rmsnorm(isa: Isa, x: &[f32], w: &Vector<'_>, eps: f32, out: &mut [f32]) {
+    assert!(x.len() == w.len() && x.len() == out.len());
+    match isa {
+        Isa::Scalar => scalar::elementwise::rmsnorm(x, w, eps, out),
+    }
+}
+
+/// [`rmsnorm`] in place.
+///
+/// # Panics
+/// If the lengths differ.
+pub fn rmsnorm_in_place(isa: Isa, x: &mut [f32], w: &Vector<'_>, eps: f32) {
+    assert!(x.len() == w.len());
+    match isa {
+        Isa::Scalar => scalar::elementwise::rmsnorm_in_place(x, w, eps),
+    }
+}
+
+/// Rotary position embedding of a head (NeoX pairs). `x`: `[n]`; `cos`, `sin`: `[n/2]`.
+///
+/// # Panics
+/// If the lengths do not fit together.
+pub fn rope(isa: Isa, x: &mut [f32], cos: &[f32], sin: &[f32]) {
+    assert!(cos.len() == sin.len() && x.len() == 2 * cos.len());
+    match isa {
+        Isa::Scalar => scalar::elementwise::rope(x, cos, sin),
+    }
+}
+
+/// `gate = silu(gate) * up`. Both `[n]`.
+///
+/// # Panics
+/// If the lengths differ.
+pub fn swiglu(isa: Isa, gate: &mut [f32], up: &[f32]) {
+    assert!(gate.len() == up.len());
+    match isa {
+        Isa::Scalar => scalar::elementwise::swiglu(gate, up),
+    }
+}
+
+/// `x += y`. Both `[n]`.
+///
+/// # Panics
+/// If the lengths differ.
+pub fn add(isa: Isa, x: &mut [f32], y: &[f32]) {
+    assert!(x.len() == y.len());
+    match isa {
+        Isa::Scalar => scalar::elementwise::add(x, y),
+    }
+}
+
+/// Conditions a head before it is quantised: `x * factor`, then the Walsh-Hadamard transform over
+/// runs of [`hadamard_run`]. Both `[head_dim]`.
+///
+/// # Panics
+/// If the lengths differ.
+pub fn condition(isa: Isa, x: &mut [f32], factor: &[f32]) {
+    assert!(x.len() == factor.len());
+    match isa {
+        Isa::Scalar => {
+            scalar::elementwise::multiply(x, factor);
+            scalar::elementwise::hadamard(x, hadamard_run(x.len()));
+        }
+    }
+}
+
+/// Largest power of two that divides `head_dim`.
+pub const fn hadamard_run(head_dim: usize) -> usize {
+    1 << head_dim.trailing_zeros()
+}

@@ -1,0 +1,72 @@
+//! Products of weights with activations, embedding rows, and the quantisation before them.
+
+use super::{BlockQ32, BlockQ256, Input, Isa};
+use crate::kernels::scalar;
+use crate::par::Tile;
+use crate::quant;
+use crate::weights::Matrix;
+
+/// `x` in form Q32: `x: [n * 32]`, `out: [n]`.
+///
+/// # Panics
+/// If the lengths do not fit.
+pub fn quantize_q32(isa: Isa, x: &[f32], out: &mut [BlockQ32]) {
+    let (runs, rest) = x.as_chunks::<32>();
+    assert!(rest.is_empty() && runs.len() == out.len(), "x and out differ in length");
+    for (x, out) in runs.iter().zip(out) {
+        match isa {
+            Isa::Scalar => out.d = scalar::quantize(x, &mut out.q),
+        }
+        let sum: i32 = out.q.iter().map(|&q| i32::from(q)).sum();
+        out.s = out.d * sum as f32;
+    }
+}
+
+/// `x` in form Q256: `x: [n * 256]`, `out: [n]`.
+///
+/// # Panics
+/// If the lengths do not fit.
+pub fn quantize_q256(isa: Isa, x: &[f32], out: &mut [BlockQ256]) {
+    let (runs, rest) = x.as_chunks::<256>();
+    assert!(rest.is_empty() && runs.len() == out.len(), "x and out differ in length");
+    for (x, out) in runs.iter().zip(out) {
+        match isa {
+            Isa::Scalar => out.d = scalar::quantize(x, &mut out.q),
+        }
+        for (sum, q) in out.sums.iter_mut().zip(out.q.as_chunks::<16>().0) {
+            *sum = q.iter().map(|&q| i16::from(q)).sum();
+        }
+    }
+}
+
+/// `out[token][row] = w[row] . x[token]` for the rectangle that `out` is: its rows are tokens
+/// of `input`, its columns rows of `w: [rows, k]`. Nothing outside the rectangle is touched.
+///
+/// # Panics
+/// If `input` lacks the form that the type of `w` asks for ([`super::Forms::of`]), or the
+/// shapes do not fit.
+pub fn matmul(isa: Isa, w: &Matrix<'_>, input: &Input<'_>, mut out: Tile<'_, f32>) {
+    assert_eq!(w.cols(), input.k, "vectors of another length than the rows");
+    let block = w.ty().block_len();
+    let per_token = input.k / block;
+    let found = match block {
+        1 => input.x.len(),
+        32 => input.q32.len(),
+        _ => input.q256.len(),
+    };
+    assert_eq!(Some(found), input.tokens.checked_mul(per_token), "activations of another form");
+    assert!(out.rows().end <= input.tokens && out.cols().end <= w.rows(), "tile outside the product");
+    match isa {
+        Isa::Scalar => scalar::matmul(w, input, &mut out),
+    }
+}
+
+/// Row `row` of `w: [rows, k]` as f32, exactly as its type defines it; `out: [k]`.
+///
+/// # Panics
+/// If there is no such row, or `out` has another length.
+pub fn embed(w: &Matrix<'_>, row: usize, out: &mut [f32]) {
+    assert!(row < w.rows() && out.len() == w.cols(), "no such row, or of another length");
+    let done = quant::dequantize(w.ty(), w.rows_data(row..row + 1), out);
+    debug_assert_eq!(done, Ok(()));
+}
