@@ -11,7 +11,8 @@
 //!
 //! 16 bytes of K are 4 tokens x 4 dims: one dot-product instruction by lane adds 4 dims of a query
 //! to 4 scores. V is the same with the roles exchanged. A slab of type `f32` is K `[token][dim]`, then
-//! V `[token][dim]`. Multi-byte values are in the machine's order, which snapshots require to be little-endian.
+//! V `[token][dim]`. Multi-byte values are in the machine's order, which snapshots require to be
+//! little-endian.
 
 use super::{BLOCK_TOKENS, KvType};
 use crate::cast;
