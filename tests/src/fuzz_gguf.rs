@@ -133,7 +133,7 @@ fn walk_array(array: Array<'_>) {
 }
 
 fn walk_strings(strings: StrArray<'_>) {
-    assert_eq!(strings.is_empty(), strings.len() == 0);
+    assert_eq!(strings.is_empty(), strings.iter().next().is_none());
     assert_eq!(strings.iter().len(), strings.len());
     assert_eq!(strings.iter().count(), strings.len());
     assert_eq!(strings.offsets().count(), strings.len());
