@@ -1,6 +1,8 @@
 //! Helpers shared by the integration tests: fixtures, models, comparisons.
 
+pub mod fuzz_gguf;
 pub mod fuzz_tokenizer;
+pub mod gguf_writer;
 pub mod model;
 pub mod naive;
 pub mod reference;

@@ -1,12 +1,12 @@
 //! Models and engines for tests. Memory is leaked: a test process is short.
 
+use core::sync::atomic::{AtomicUsize, Ordering};
 use kinglet_core::gguf::{Gguf, Meta, TensorInfo};
 use kinglet_core::par::Workers;
 use kinglet_core::weights::Layer;
 use kinglet_core::{
     Chunk, Config, Engine, ForwardError, Isa, Limits, Logits, Memory, Requirements, SeqId, Weights,
 };
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// A parsed model file.
 #[derive(Clone, Copy)]

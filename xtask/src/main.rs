@@ -1,3 +1,102 @@
 //! The tasks of the project: `cargo xtask help` lists them.
+//!
+//! One file per task. This crate starts other programs and reads text; it must not know
+//! the engine's types, so that it builds in seconds and cannot be broken by the engine.
 
-fn main() {}
+mod bare;
+mod demo;
+mod fuzz;
+mod model;
+mod setup;
+mod sh;
+mod test;
+mod tidy;
+
+use sh::{Failure, Outcome};
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+/// A task: its name, one line of help, and what to run with the words that follow the name.
+struct Task {
+    name: &'static str,
+    help: &'static str,
+    run: fn(Vec<OsString>) -> Outcome,
+}
+
+/// All tasks, in the order of `cargo xtask help`.
+const TASKS: &[Task] = &[
+    Task { name: "demo", help: "fetch a real model and let kinglet answer three prompts", run: demo::main },
+    Task { name: "test", help: "everything CI runs; see `cargo xtask test --help`", run: test::main },
+    Task {
+        name: "model",
+        help: "fetch and verify the real model; --path prints its place",
+        run: model::main,
+    },
+    Task { name: "setup", help: "install what `test` needs; --dry-run only says what", run: setup::main },
+    Task { name: "tidy", help: "check the house rules", run: tidy::main },
+    Task { name: "fuzz", help: "run fuzz targets: fuzz [TARGET] [--seconds N]", run: fuzz::main },
+];
+
+fn main() -> ExitCode {
+    match dispatch(std::env::args_os().skip(1).collect()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            eprintln!("xtask: {failure}");
+            ExitCode::from(failure.code)
+        }
+    }
+}
+
+fn dispatch(mut words: Vec<OsString>) -> Outcome {
+    if words.is_empty() {
+        return Err(Failure::usage(format!("no task given\n{}", help())));
+    }
+    let name = words.remove(0).to_string_lossy().into_owned();
+    if matches!(name.as_str(), "help" | "-h" | "--help") {
+        print!("{}", help());
+        return Ok(());
+    }
+    match TASKS.iter().find(|task| task.name == name) {
+        Some(task) => (task.run)(words),
+        None => Err(Failure::usage(format!("no task '{name}'; {}", hint(&name)))),
+    }
+}
+
+fn help() -> String {
+    let mut text = String::from("Usage: cargo xtask TASK [OPTIONS]\n\nTasks:\n");
+    for task in TASKS {
+        text.push_str(&format!("  {:<8} {}\n", task.name, task.help));
+    }
+    text
+}
+
+/// What the user may have meant: the one task that shares a beginning, else the list.
+fn hint(name: &str) -> String {
+    let shared = |a: &str| a.bytes().zip(name.bytes()).take_while(|(x, y)| x == y).count();
+    match TASKS.iter().max_by_key(|task| shared(task.name)) {
+        Some(task) if shared(task.name) >= 2 => {
+            format!("did you mean '{}'? `cargo xtask help` lists all", task.name)
+        }
+        _ => "`cargo xtask help` lists all".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn unknown_task_is_an_error_with_a_hint() {
+        let failure = dispatch(vec!["tests".into()]).unwrap_err();
+        assert_eq!(failure.code, 2);
+        assert!(failure.to_string().contains("did you mean 'test'?"), "{failure}");
+        let failure = dispatch(vec!["zzz".into()]).unwrap_err();
+        assert!(failure.to_string().contains("cargo xtask help"), "{failure}");
+        assert!(dispatch(vec![]).is_err());
+    }
+
+    #[test]
+    fn help_names_every_task() {
+        assert!(TASKS.iter().all(|task| help().contains(task.name)));
+    }
+}

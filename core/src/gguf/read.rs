@@ -3,6 +3,7 @@
 use super::{GgufError, GgufFault};
 
 /// A position in the file.
+#[derive(Clone)]
 pub(super) struct Reader<'a> {
     bytes: &'a [u8],
     at: usize,
@@ -21,11 +22,6 @@ impl<'a> Reader<'a> {
     /// Bytes left.
     pub(super) fn left(&self) -> u64 {
         (self.bytes.len() - self.at) as u64
-    }
-
-    /// All bytes that are left, without moving.
-    pub(super) fn rest(&self) -> &'a [u8] {
-        &self.bytes[self.at..]
     }
 
     /// The next `len` bytes.

@@ -55,20 +55,25 @@ impl<'a> TensorInfo<'a> {
 
     pub(super) fn read(reader: &mut Reader<'a>) -> Result<Self, GgufError> {
         let name = reader.str()?;
-        let at = |fault| GgufError { fault, name: Name::new(name) };
+        Self::read_named(name, reader).map_err(|e| GgufError { name: Name::new(name), ..e })
+    }
+
+    /// What follows the name; the caller adds the name to errors.
+    fn read_named(name: &'a str, reader: &mut Reader<'a>) -> Result<Self, GgufError> {
         let n_dims = reader.u32()?;
         if !(1..=4).contains(&n_dims) {
-            return Err(at(GgufFault::Dimensions { found: n_dims }));
+            return Err(GgufError::file(GgufFault::Dimensions { found: n_dims }));
         }
         let mut dims = [1u64; 4];
         for dim in &mut dims[..n_dims as usize] {
             *dim = reader.u64()?;
             if *dim == 0 {
-                return Err(at(GgufFault::ZeroDimension));
+                return Err(GgufError::file(GgufFault::ZeroDimension));
             }
         }
         let number = reader.u32()?;
-        let ty = WeightType::from_ggml(number).ok_or(at(GgufFault::TensorType { found: number }))?;
+        let ty =
+            WeightType::from_ggml(number).ok_or(GgufError::file(GgufFault::TensorType { found: number }))?;
         let offset = reader.u64()?;
         let info = TensorInfo { name, ty, n_dims, dims, offset, data: &[] };
         info.byte_len()?;

@@ -162,11 +162,11 @@ impl<'a> StrArray<'a> {
             let offset = reader.position() as u64;
             return Err(GgufError::file(GgufFault::Truncated { offset }));
         }
-        let mut ahead = Reader::new(reader.rest());
+        let mut ahead = reader.clone();
         for _ in 0..count {
             ahead.str()?;
         }
-        let bytes = reader.take(ahead.position() as u64)?;
+        let bytes = reader.take((ahead.position() - reader.position()) as u64)?;
         Ok(StrArray { bytes, count: count as usize })
     }
 
@@ -194,8 +194,8 @@ impl<'a> StrArray<'a> {
         (0..self.count).map(move |_| (reader.position(), reader.str().unwrap_or("")))
     }
 
-    /// The string that starts at `offset`, as given by [`StrArray::offsets`]; empty for
-    /// an offset that is none of those.
+    /// The string that starts at `offset`, as given by [`StrArray::offsets`]. Any other offset
+    /// gives an empty string or some piece of the array: harmless, but not meaningful.
     pub fn at(&self, offset: usize) -> &'a str {
         let rest = self.bytes.get(offset..).unwrap_or(&[]);
         Reader::new(rest).str().unwrap_or("")

@@ -10,9 +10,10 @@
 //! | 128 | V scales, f32 | `[token]` |
 //!
 //! 16 bytes of K are 4 tokens x 4 dims: one dot-product instruction by lane adds 4 dims of a query
-//! to 4 scores. V is the same with the roles exchanged; it is stored with 128 added, since its partners, the
-//! weights, have no sign either and unsigned dot products exist. A slab of type `f32` is K `[token][dim]`, then
-//! V `[token][dim]`. Multi-byte values are in the machine's order, which snapshots require to be little-endian.
+//! to 4 scores. V is the same with the roles exchanged; it is stored with 128 added, since its partners,
+//! the weights, have no sign either and unsigned dot products exist. A slab of type `f32` is K
+//! `[token][dim]`, then V `[token][dim]`. Multi-byte values are in the machine's order, which snapshots
+//! require to be little-endian.
 
 use super::{BLOCK_TOKENS, KvType};
 use crate::cast;

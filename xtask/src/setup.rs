@@ -1,0 +1,138 @@
+//! `cargo xtask setup`: installs what `cargo xtask test` needs and is not there.
+//!
+//! The only task that changes the machine. Everything already there is left alone.
+
+use crate::bare;
+use crate::sh::{self, Failure, Outcome};
+use std::ffi::OsString;
+use std::path::Path;
+use std::process::Command;
+
+/// The task.
+pub fn main(words: Vec<OsString>) -> Outcome {
+    use lexopt::Arg::Long;
+    let mut args = lexopt::Parser::from_args(words);
+    let mut setup = Setup { dry_run: false, lists_updated: false };
+    while let Some(arg) = args.next()? {
+        match arg {
+            Long("dry-run") => setup.dry_run = true,
+            Long("help") => {
+                println!("Usage: cargo xtask setup [--dry-run]\n\nInstalls what `cargo xtask test` needs.");
+                return Ok(());
+            }
+            other => return Err(other.unexpected().into()),
+        }
+    }
+    setup.components()?;
+    setup.bare()?;
+    setup.pip()
+}
+
+struct Setup {
+    dry_run: bool,
+    /// Whether `apt-get update` has run.
+    lists_updated: bool,
+}
+
+impl Setup {
+    /// rustfmt and clippy.
+    fn components(&mut self) -> Outcome {
+        for (component, probe) in [("rustfmt", "fmt"), ("clippy", "clippy")] {
+            let there = || sh::cargo().args([probe, "--version"]).output().is_ok_and(|o| o.status.success());
+            if there() {
+                eprintln!("setup: {component} is there");
+                continue;
+            }
+            if !has_rustup() {
+                return Err(Failure::new(format!("{component} is missing and there is no rustup to add it")));
+            }
+            self.run(Command::new("rustup").args(["component", "add", component]))?;
+            if !self.dry_run && !there() {
+                return Err(Failure::new(format!("{component} is still missing")));
+            }
+        }
+        Ok(())
+    }
+
+    /// A way to compile for a target without std.
+    fn bare(&mut self) -> Outcome {
+        if let Some(route) = bare::route() {
+            eprintln!("setup: bare target is there ({route:?})");
+            return Ok(());
+        }
+        if has_rustup() {
+            let added = self.run(Command::new("rustup").args(["target", "add", bare::TARGET]));
+            match added {
+                Ok(()) if self.dry_run || bare::route().is_some() => return Ok(()),
+                Ok(()) => eprintln!("setup: the active toolchain does not see the new target"),
+                Err(failure) => eprintln!("setup: {failure}"),
+            }
+            eprintln!("setup: taking Debian's compiler instead");
+        }
+        self.apt(&bare::DEBIAN_PACKAGES)?;
+        if !self.dry_run && bare::route().is_none() {
+            return Err(Failure::new(
+                "Debian's compiler is installed but cannot be used: it is too old, or parts are missing",
+            ));
+        }
+        Ok(())
+    }
+
+    /// Python and pip, which fetch the model.
+    fn pip(&mut self) -> Outcome {
+        let has_pip = || sh::python().is_some_and(|p| sh::output(p, &["-m", "pip", "--version"]).is_some());
+        if has_pip() {
+            eprintln!("setup: pip is there");
+            return Ok(());
+        }
+        self.apt(&["python3", "python3-pip"])?;
+        if !self.dry_run && !has_pip() {
+            return Err(Failure::new("python3-pip is installed, but `python3 -m pip` does not run"));
+        }
+        Ok(())
+    }
+
+    fn apt(&mut self, packages: &[&str]) -> Outcome {
+        if sh::output("apt-get", &["--version"]).is_none() {
+            return Err(Failure::new(format!("no apt-get here; install by hand: {}", packages.join(" "))));
+        }
+        if !self.lists_updated {
+            self.run(as_root("apt-get")?.arg("update"))?;
+            self.lists_updated = true;
+        }
+        let mut install = as_root("apt-get")?;
+        install.args(["install", "--yes", "--no-install-recommends"]).args(packages);
+        self.run(&mut install)
+    }
+
+    fn run(&self, command: &mut Command) -> Outcome {
+        if self.dry_run {
+            println!("would run: {}", sh::shown(command));
+            return Ok(());
+        }
+        command.current_dir(sh::root());
+        sh::run(command)
+    }
+}
+
+fn has_rustup() -> bool {
+    sh::output("rustup", &["--version"]).is_some()
+}
+
+/// A command with root's rights: directly, or through sudo that asks for no password.
+fn as_root(program: &str) -> Outcome<Command> {
+    let is_root = sh::output("id", &["-u"]).as_deref() == Some("0");
+    let mut command = if is_root {
+        Command::new(program)
+    } else if sh::output("sudo", &["-n", "true"]).is_some() {
+        let mut sudo = Command::new("sudo");
+        sudo.args(["-n", "DEBIAN_FRONTEND=noninteractive", program]);
+        sudo
+    } else {
+        let found = Path::new("/usr/bin/sudo").exists();
+        let why = if found { "sudo asks for a password" } else { "there is no sudo" };
+        return Err(Failure::new(format!("{program} needs root: you are not root and {why}")));
+    };
+    command.env("DEBIAN_FRONTEND", "noninteractive");
+    Ok(command)
+}

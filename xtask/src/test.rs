@@ -1,0 +1,206 @@
+//! `cargo xtask test`: everything CI runs, in order, with a table of durations.
+
+use crate::sh::{self, Failure, Outcome};
+use crate::{bare, model, tidy};
+use core::time::Duration;
+use std::ffi::OsString;
+use std::process::Command;
+use std::time::Instant;
+
+const HELP: &str = "\
+Usage: cargo xtask test [OPTIONS]
+
+Options:
+  --list        name the steps and what they do
+  --only STEP   run this step alone (may be given several times)
+  --keep-going  go on after a failed step; the result is a failure all the same
+  --no-model    work offline: leave the tests out that need the real model
+";
+
+/// What the user asked for.
+#[derive(Debug, Default)]
+struct Options {
+    only: Vec<String>,
+    keep_going: bool,
+    no_model: bool,
+    list: bool,
+}
+
+/// A step of the run.
+struct Step {
+    name: &'static str,
+    help: &'static str,
+    run: fn(&Options) -> Outcome,
+}
+
+/// Cheap steps first, so that a slip is reported in seconds.
+const STEPS: &[Step] = &[
+    Step { name: "tidy", help: "the house rules", run: |_| tidy::check() },
+    Step { name: "fmt", help: "formatting", run: fmt },
+    Step { name: "clippy", help: "lints, warnings are errors", run: clippy },
+    Step { name: "bare", help: "kinglet-core for a target without std and alloc", run: |_| bare::check() },
+    Step { name: "model", help: "fetch and verify the real model", run: |_| model::ensure().map(|_| ()) },
+    Step { name: "test", help: "all tests, those on the real model too", run: tests },
+    Step { name: "doc", help: "documentation, warnings are errors", run: doc },
+    Step { name: "binary", help: "release build and a first sign of life", run: binary },
+];
+
+/// The task.
+pub fn main(words: Vec<OsString>) -> Outcome {
+    use lexopt::Arg::Long;
+    use lexopt::ValueExt;
+    let mut args = lexopt::Parser::from_args(words);
+    let mut options = Options::default();
+    while let Some(arg) = args.next()? {
+        match arg {
+            Long("only") => options.only.push(args.value()?.string()?),
+            Long("keep-going") => options.keep_going = true,
+            Long("no-model") => options.no_model = true,
+            Long("list") => options.list = true,
+            Long("help") => {
+                print!("{HELP}");
+                return Ok(());
+            }
+            other => return Err(other.unexpected().into()),
+        }
+    }
+    if options.list {
+        STEPS.iter().for_each(|step| println!("{:<8} {}", step.name, step.help));
+        return Ok(());
+    }
+    run_steps(STEPS, &options)
+}
+
+/// Runs what `options` select and prints the table.
+fn run_steps(steps: &[Step], options: &Options) -> Outcome {
+    if let Some(name) = options.only.iter().find(|n| !steps.iter().any(|s| s.name == **n)) {
+        return Err(Failure::usage(format!("no step '{name}'; `cargo xtask test --list` names them")));
+    }
+    let wanted = |s: &&Step| options.only.is_empty() || options.only.iter().any(|n| n == s.name);
+    let selected: Vec<&Step> =
+        steps.iter().filter(wanted).filter(|s| !(options.no_model && s.name == "model")).collect();
+    warn_without_model(options);
+
+    let begin = Instant::now();
+    let mut table = Vec::new();
+    let mut first_failure = None;
+    for (i, step) in selected.iter().enumerate() {
+        eprintln!("\n== {} ({}/{}): {}", step.name, i + 1, selected.len(), step.help);
+        let start = Instant::now();
+        let outcome = (step.run)(options);
+        table.push((step.name, outcome.is_ok(), start.elapsed()));
+        if let Err(failure) = outcome {
+            eprintln!("== {} FAILED: {failure}", step.name);
+            first_failure.get_or_insert((step.name, failure));
+            if !options.keep_going {
+                break;
+            }
+        }
+    }
+    print_table(&selected, &table, begin.elapsed());
+    warn_without_model(options);
+    match first_failure {
+        None => Ok(()),
+        Some((name, failure)) => {
+            let message = format!("step '{name}' failed: {failure}");
+            Err(Failure { message, code: failure.code })
+        }
+    }
+}
+
+fn print_table(selected: &[&Step], table: &[(&str, bool, Duration)], total: Duration) {
+    eprintln!();
+    for step in selected {
+        match table.iter().find(|row| row.0 == step.name) {
+            Some((name, true, time)) => eprintln!("  {name:<8} ok      {:>7.1} s", time.as_secs_f64()),
+            Some((name, false, time)) => eprintln!("  {name:<8} FAILED  {:>7.1} s", time.as_secs_f64()),
+            None => eprintln!("  {:<8} not run", step.name),
+        }
+    }
+    eprintln!("  {:<8}         {:>7.1} s", "total", total.as_secs_f64());
+}
+
+fn warn_without_model(options: &Options) {
+    if options.no_model {
+        eprintln!(
+            "\n*** --no-model: THE TESTS ON THE REAL MODEL ARE LEFT OUT. This is not what CI runs. ***"
+        );
+    }
+}
+
+fn fmt(_: &Options) -> Outcome {
+    sh::run(sh::cargo().args(["fmt", "--all", "--check"]))
+}
+
+fn clippy(_: &Options) -> Outcome {
+    sh::run(sh::cargo().args(["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]))
+}
+
+fn tests(options: &Options) -> Outcome {
+    let mut command = sh::cargo();
+    command.args(["test", "--workspace"]);
+    if options.no_model {
+        // Also when the caller's environment has it: the warning says they are left out.
+        command.env_remove(model::MODEL_ENV);
+    } else {
+        command.env(model::MODEL_ENV, model::ensure()?);
+    }
+    sh::run(&mut command)
+}
+
+fn doc(_: &Options) -> Outcome {
+    sh::run(sh::cargo().args(["doc", "--workspace", "--no-deps"]).env("RUSTDOCFLAGS", "-D warnings"))
+}
+
+fn binary(_: &Options) -> Outcome {
+    sh::run(sh::cargo().args(["build", "--release", "--package", "kinglet"]))?;
+    let binary = sh::target_dir()?.join("release").join("kinglet");
+    eprintln!("$ kinglet --version");
+    let output = Command::new(&binary).arg("--version").output();
+    let output = output.map_err(|e| Failure::new(format!("cannot start {}: {e}", binary.display())))?;
+    sh::check(output.status, "kinglet --version")?;
+    let said = String::from_utf8_lossy(&output.stdout);
+    eprint!("{said}");
+    let version = env!("CARGO_PKG_VERSION");
+    if said.starts_with("kinglet") && said.contains(version) {
+        return Ok(());
+    }
+    Err(Failure::new(format!("`kinglet --version` does not say kinglet {version}, but {:?}", said.trim())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GOOD: Step = Step { name: "good", help: "", run: |_| Ok(()) };
+    const BAD: Step =
+        Step { name: "bad", help: "", run: |_| Err(Failure { message: "no".into(), code: 42 }) };
+    const DIES: Step = Step { name: "dies", help: "", run: |_| panic!("must not be reached") };
+
+    #[test]
+    fn the_first_failure_stops_the_run_and_gives_the_code() {
+        let failure = run_steps(&[GOOD, BAD, DIES], &Options::default()).unwrap_err();
+        assert_eq!(failure.code, 42);
+        assert!(failure.message.contains("'bad'"), "{failure}");
+    }
+
+    #[test]
+    fn keep_going_goes_on_and_still_fails() {
+        let worse = Step { name: "worse", help: "", run: |_| Err(Failure::new("later")) };
+        let options = Options { keep_going: true, ..Options::default() };
+        assert_eq!(run_steps(&[BAD, worse, GOOD], &options).unwrap_err().code, 42);
+    }
+
+    #[test]
+    fn only_selects_and_knows_its_steps() {
+        let only = |name: &str| Options { only: vec![name.into()], ..Options::default() };
+        assert!(run_steps(&[GOOD, DIES], &only("good")).is_ok());
+        assert_eq!(run_steps(&[GOOD], &only("nope")).unwrap_err().code, 2);
+    }
+
+    #[test]
+    fn no_model_leaves_the_fetching_out() {
+        let fetch = Step { name: "model", help: "", run: |_| panic!("must not be reached") };
+        assert!(run_steps(&[fetch], &Options { no_model: true, ..Options::default() }).is_ok());
+    }
+}
