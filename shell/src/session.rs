@@ -261,7 +261,8 @@ pub fn prompt_fits(tokens: usize, ctx: usize) -> Result<(), Failure> {
     }
     let enough = tokens.next_multiple_of(256);
     Err(Failure::new(format_args!(
-        "the prompt has {tokens} tokens, the context holds {ctx}; use --ctx {enough} or more, or a shorter prompt"
+        "the prompt has {tokens} tokens, the context holds {ctx}; \
+         use --ctx {enough} or more, or a shorter prompt"
     )))
 }
 

@@ -262,7 +262,8 @@ proptest! {
 
     #[test]
     fn added_tokens_in_text_come_back(
-        texts in prop::collection::vec("(<\\|im_end\\|>|<think>|<\\|fim_pad\\|>|<|é| a|\\|>|\u{301}){0,9}", 64)
+        texts in prop::collection::vec(
+            "(<\\|im_end\\|>|<think>|<\\|fim_pad\\|>|<|é| a|\\|>|\u{301}){0,9}", 64)
     ) {
         qwen3(|tokenizer| {
             for (text, mode) in texts.iter().flat_map(|text| MODES.map(|mode| (text, mode))) {

@@ -40,7 +40,7 @@ impl Family {
     ///
     /// | Family | must contain | must not contain |
     /// |---|---|---|
-    /// | all | `<\|im_start\|>`, `<tool_call>`, JSON calls (`arguments`, `tojson`) | `<function=` (XML calls of the coder variants) |
+    /// | all | `<\|im_start\|>`, `<tool_call>`, `arguments`, `tojson` | `<function=` (XML calls) |
     /// | `Qwen3Vl` | `<\|image_pad\|>`, `<\|video_pad\|>` | `<think>` (the thinking variant) |
     /// | `Qwen3` | `reasoning_content`, `enable_thinking`, `multi_step_tool` | picture placeholders |
     /// | `Qwen2_5` | `You are Qwen, created by Alibaba Cloud` | `<think>`, picture placeholders |
