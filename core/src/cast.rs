@@ -30,13 +30,13 @@ unsafe impl Pod for i32 {}
 unsafe impl Pod for u64 {}
 // SAFETY: as above.
 unsafe impl Pod for f32 {}
-// SAFETY: repr(C) of f32, f32, [i8; 32]: 40 bytes, no padding, every bit pattern is valid.
+// SAFETY: repr(C) of f32, f32, [i16; 32]: 72 bytes, no padding, every bit pattern is valid.
 unsafe impl Pod for crate::ops::BlockQ32 {}
-// SAFETY: repr(C) of f32, [i16; 16], [i8; 256]: 292 bytes, no padding, every bit pattern is valid.
+// SAFETY: repr(C) of f32, [i16; 16], [i16; 256]: 548 bytes, no padding, every bit pattern is valid.
 unsafe impl Pod for crate::ops::BlockQ256 {}
 
-const _: () = assert!(size_of::<crate::ops::BlockQ32>() == 40);
-const _: () = assert!(size_of::<crate::ops::BlockQ256>() == 292);
+const _: () = assert!(size_of::<crate::ops::BlockQ32>() == 72);
+const _: () = assert!(size_of::<crate::ops::BlockQ256>() == 548);
 
 /// The bytes as values of `T`; `None` if their address or length does not fit.
 #[inline]

@@ -201,14 +201,14 @@ pub fn quantize(x: &[f32], q: &mut [i8]) -> f32 {
 /// Largest magnitude of a query's quantised elements: two i8 planes, 128 * 127.
 pub const QUERY_MOST: f32 = 16_256.0;
 
-/// Quantises a query head to -16256..=16256 with one scale and returns the scale.
+/// Quantises a run to magnitudes up to `most` (at most 32767) with one scale and returns the scale.
 ///
 /// # Panics
 /// If `x` and `q` differ in length.
 #[inline]
-pub fn quantize_query(x: &[f32], q: &mut [i16]) -> f32 {
+pub fn quantize_i16(x: &[f32], most: f32, q: &mut [i16]) -> f32 {
     assert_eq!(x.len(), q.len());
-    let scale = Scale::of(x, QUERY_MOST);
+    let scale = Scale::of(x, most);
     for (q, &v) in q.iter_mut().zip(x) {
         *q = scale.apply(v) as i16;
     }
@@ -314,7 +314,7 @@ mod tests {
         assert_eq!(quantize(&[f32::MAX, f32::MIN, 0.0, 1.0], &mut q), f32::MAX / 127.0);
         assert_eq!(q, [127, -127, 0, 0]);
         let mut q = [0i16; 3];
-        assert_eq!(quantize_query(&[-16256.0, 0.5, 3.5], &mut q), 1.0);
+        assert_eq!(quantize_i16(&[-16256.0, 0.5, 3.5], QUERY_MOST, &mut q), 1.0);
         assert_eq!(q, [-16256, 0, 4]);
         let mut q = [0u8; 3];
         assert_eq!(quantize_weights(&[510.0, 0.0, 3.0], &mut q), 2.0);

@@ -1,7 +1,7 @@
 //! Prints giga multiply-adds per second of the matrix product, per weight type and number of
 //! tokens, on one thread: `cargo run --release -p kinglet-tests --example matmul_speed [TYPE]`.
 
-use kinglet_core::ops::{self, BlockQ32, BlockQ256, Forms, Input, Isa};
+use kinglet_core::ops::{self, BlockQ32, BlockQ256, Forms, Input, Isa, Precision};
 use kinglet_core::par::Tile;
 use kinglet_core::quant::WeightType;
 use kinglet_core::weights::Matrix;
@@ -45,10 +45,10 @@ fn measure(ty: WeightType, tokens: usize) -> f64 {
     let mut q256 = vec![BlockQ256 { d: 0.0, sums: [0; 16], q: [0; 256] }; x.len() / 256];
     let forms = Forms::of(ty);
     if forms.q32 {
-        ops::quantize_q32(Isa::Scalar, &x, &mut q32);
+        ops::quantize_q32(Isa::Scalar, Precision::Coarse, &x, &mut q32);
     }
     if forms.q256 {
-        ops::quantize_q256(Isa::Scalar, &x, &mut q256);
+        ops::quantize_q256(Isa::Scalar, Precision::Coarse, &x, &mut q256);
     }
     let input = Input { tokens, k: K, x: &x, q32: &q32, q256: &q256 };
     let mut out = vec![0.0f32; tokens * rows];

@@ -89,18 +89,18 @@ pub fn weight(ty: WeightType, b: &[u8], i: usize) -> (i64, i64, i64) {
     }
 }
 
-/// Section 4: the scale and the integers of a run.
-pub fn quantize(x: &[f32]) -> (f32, Vec<i64>) {
+/// Section 4: the scale and the integers of a run, of magnitude up to `most`.
+pub fn quantize(x: &[f32], most: f32) -> (f32, Vec<i64>) {
     let zeros = vec![0; x.len()];
     if x.iter().any(|v| !v.is_finite()) {
         return (f32::NAN, zeros);
     }
     let amax = x.iter().fold(0.0, |m: f32, v| m.max(v.abs()));
-    let d = amax / 127.0;
+    let d = amax / most;
     if d < 2f32.powi(-126) {
         return (0.0, zeros);
     }
-    let inv = 127.0 / amax;
+    let inv = most / amax;
     (d, x.iter().map(|v| (v * inv).round_ties_even() as i64).collect())
 }
 
@@ -118,8 +118,8 @@ fn sum16(w: &[f32], x: &[f32]) -> f32 {
     lanes[0]
 }
 
-/// Section 3: one row of weights times one vector.
-pub fn row_times_vector(ty: WeightType, row: &[u8], x: &[f32]) -> f32 {
+/// Section 3: one row of weights times one vector, quantised to magnitudes up to `most`.
+pub fn row_times_vector(ty: WeightType, row: &[u8], x: &[f32], most: f32) -> f32 {
     match ty {
         WeightType::F32 => {
             let w: Vec<f32> = row.as_chunks().0.iter().map(|b| f32::from_le_bytes(*b)).collect();
@@ -134,7 +134,7 @@ pub fn row_times_vector(ty: WeightType, row: &[u8], x: &[f32]) -> f32 {
     }
     let mut acc = 0.0f32;
     for (b, x) in row.chunks(ty.block_bytes()).zip(x.chunks(ty.block_len())) {
-        let (dx, q) = quantize(x);
+        let (dx, q) = quantize(x, most);
         let scales: Vec<f32> = half_offsets(ty).iter().map(|&at| half(&b[at..])).collect();
         let (mut sum, mut min_sum) = (0i64, 0i64);
         for (i, q) in q.iter().enumerate() {

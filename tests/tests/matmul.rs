@@ -1,7 +1,7 @@
 //! The matrix product against a second, plain transcription of the contract (bit for bit), and
 //! against f64 arithmetic on dequantised weights (closely).
 
-use kinglet_core::ops::{self, BlockQ32, BlockQ256, Forms, Input, Isa};
+use kinglet_core::ops::{self, BlockQ32, BlockQ256, Forms, Input, Isa, Precision};
 use kinglet_core::par::{Single, Tile, for_each_tile};
 use kinglet_core::quant::{WeightType, dequantize};
 use kinglet_core::weights::Matrix;
@@ -92,24 +92,24 @@ fn vectors(tokens: usize, k: usize, random: &mut Random) -> Vec<f32> {
 }
 
 /// The quantised forms of `x` that `ty` asks for.
-fn forms(ty: WeightType, x: &[f32]) -> (Vec<BlockQ32>, Vec<BlockQ256>) {
+fn forms(ty: WeightType, precision: Precision, x: &[f32]) -> (Vec<BlockQ32>, Vec<BlockQ256>) {
     let forms = Forms::of(ty);
     let zero32 = BlockQ32 { d: 9.0, s: 9.0, q: [9; 32] };
     let zero256 = BlockQ256 { d: 9.0, sums: [9; 16], q: [9; 256] };
     let mut q32 = vec![zero32; if forms.q32 { x.len() / 32 } else { 0 }];
     let mut q256 = vec![zero256; if forms.q256 { x.len() / 256 } else { 0 }];
     if forms.q32 {
-        ops::quantize_q32(Isa::Scalar, x, &mut q32);
+        ops::quantize_q32(Isa::Scalar, precision, x, &mut q32);
     }
     if forms.q256 {
-        ops::quantize_q256(Isa::Scalar, x, &mut q256);
+        ops::quantize_q256(Isa::Scalar, precision, x, &mut q256);
     }
     (q32, q256)
 }
 
 /// The product in tiles of the given size.
-fn product(w: &Matrix<'_>, x: &[f32], tile_rows: usize, tile_cols: usize) -> Vec<f32> {
-    let (q32, q256) = forms(w.ty(), x);
+fn product(w: &Matrix<'_>, precision: Precision, x: &[f32], tile_rows: usize, tile_cols: usize) -> Vec<f32> {
+    let (q32, q256) = forms(w.ty(), precision, x);
     let input = Input { tokens: x.len() / w.cols(), k: w.cols(), x, q32: &q32, q256: &q256 };
     let mut out = vec![f32::MAX; input.tokens * w.rows()];
     for_each_tile(&Single, &mut out, w.rows(), tile_rows, tile_cols, |tile| {
@@ -126,8 +126,10 @@ fn first_difference(ours: &[f32], theirs: &[f32]) -> Option<String> {
     Some(format!("output {at}: {:e} and not {:e}", ours[at], theirs[at]))
 }
 
-fn by_the_contract(w: &Matrix<'_>, x: &[f32]) -> Vec<f32> {
-    let rows = |x| w.data().chunks(w.row_bytes()).map(move |row| naive::row_times_vector(w.ty(), row, x));
+fn by_the_contract(w: &Matrix<'_>, precision: Precision, x: &[f32]) -> Vec<f32> {
+    let most = precision.most();
+    let rows =
+        |x| w.data().chunks(w.row_bytes()).map(move |row| naive::row_times_vector(w.ty(), row, x, most));
     x.chunks(w.cols()).flat_map(rows).collect()
 }
 
@@ -144,16 +146,17 @@ fn every_type_token_count_and_split_gives_the_bits_of_the_contract() {
             let rows = 11;
             let data = weights(ty, rows, k, &mut random);
             let w = Matrix::new(ty, rows, k, &data).unwrap();
-            for tokens in [1, 2, 3, 8, 9, 17] {
+            for tokens in [1, 2, 3, 8, 9, 14, 17] {
                 let x = vectors(tokens, k, &mut random);
-                let truth = by_the_contract(&w, &x);
+                let precision = if tokens % 2 == 0 { Precision::Fine } else { Precision::Coarse };
+                let truth = by_the_contract(&w, precision, &x);
                 if tokens > 2 {
                     let finite = truth.iter().filter(|y| y.is_finite() && **y != 0.0).count();
                     assert!(finite * 3 > truth.len(), "{}: the data tests too little", ty.name());
                 }
                 for (tile_rows, tile_cols) in [(tokens, rows), (1, rows), (tokens, 1), (5, 3), (9, 4), (3, 6)]
                 {
-                    let ours = product(&w, &x, tile_rows, tile_cols);
+                    let ours = product(&w, precision, &x, tile_rows, tile_cols);
                     let difference = first_difference(&ours, &truth);
                     assert_eq!(
                         difference,
@@ -174,8 +177,9 @@ fn the_checker_notices_one_weight_one_activation_one_bit() {
         let k = 2 * ty.block_len().max(16);
         let mut data = weights(ty, 3, k, &mut random);
         let mut x: Vec<f32> = (0..4 * k).map(|i| 1.0 + (i % 7) as f32).collect();
-        let truth = by_the_contract(&Matrix::new(ty, 3, k, &data).unwrap(), &x);
-        let ours = |data: &[u8], x: &[f32]| product(&Matrix::new(ty, 3, k, data).unwrap(), x, 4, 3);
+        let coarse = Precision::Coarse;
+        let truth = by_the_contract(&Matrix::new(ty, 3, k, &data).unwrap(), coarse, &x);
+        let ours = |data: &[u8], x: &[f32]| product(&Matrix::new(ty, 3, k, data).unwrap(), coarse, x, 4, 3);
         assert_eq!(first_difference(&ours(&data, &x), &truth), None);
         x[k + 3] += 2.0;
         assert_ne!(first_difference(&ours(&data, &x), &truth), None, "{}: activation", ty.name());
@@ -194,20 +198,20 @@ fn the_checker_notices_one_weight_one_activation_one_bit() {
 #[test]
 fn close_to_the_product_of_dequantised_weights() {
     let mut random = Random(11);
-    for ty in all_types() {
+    for (ty, precision) in all_types().flat_map(|ty| [(ty, Precision::Coarse), (ty, Precision::Fine)]) {
         let (rows, k, tokens) = (3, 512, 5);
         let data = weights(ty, rows, k, &mut random);
         let w = Matrix::new(ty, rows, k, &data).unwrap();
         let x: Vec<f32> = (0..tokens * k).map(|_| random.below(20_001) as f32 / 1e4 - 1.0).collect();
-        let ours = product(&w, &x, tokens, rows);
+        let ours = product(&w, precision, &x, tokens, rows);
         let mut floats = vec![0.0; rows * k];
         dequantize(ty, &data, &mut floats).unwrap();
         for (i, ours) in ours.iter().enumerate() {
             let (w, x) = (&floats[i % rows * k..][..k], &x[i / rows * k..][..k]);
             let truth: f64 = w.iter().zip(x).map(|(w, x)| f64::from(*w) * f64::from(*x)).sum();
             let size: f64 = w.iter().map(|w| f64::from(w.abs())).sum();
-            // Activations are at most 1: half a step of 1/127 each, and the rounding of sums.
-            let step = if ty.block_len() == 1 { 0.0 } else { 0.5 / 127.0 };
+            // Activations are at most 1: half a step each, and the rounding of sums.
+            let step = if ty.block_len() == 1 { 0.0 } else { 0.5 / f64::from(precision.most()) };
             let error = (f64::from(*ours) - truth).abs();
             assert!(error <= size * (step * 1.0001 + 1e-5), "{}: {ours} and not {truth}", ty.name());
             assert!(step == 0.0 || error > 0.0, "{}: not quantised?", ty.name());
@@ -225,16 +229,16 @@ fn quantised_activations_follow_the_contract() {
     x[512..1024].fill(0.0);
     x[512] = 127.0 * f32::MIN_POSITIVE;
     x[768] = (127.0 * f32::MIN_POSITIVE).next_down();
-    let (q32, _) = forms(WeightType::Q8_0, &x);
-    let (_, q256) = forms(WeightType::Q6K, &x);
+    let (q32, _) = forms(WeightType::Q8_0, Precision::Fine, &x);
+    let (_, q256) = forms(WeightType::Q6K, Precision::Coarse, &x);
     let same = |a: f32, b: f32| a.to_bits() == b.to_bits() || a.is_nan() && b.is_nan();
     for (x, block) in x.chunks(32).zip(&q32) {
-        let (d, q) = naive::quantize(x);
+        let (d, q) = naive::quantize(x, 2047.0);
         assert!(same(block.d, d) && block.q.iter().map(|q| i64::from(*q)).eq(q.iter().copied()));
         assert!(same(block.s, d * q.iter().sum::<i64>() as f32));
     }
     for (x, block) in x.chunks(256).zip(&q256) {
-        let (d, q) = naive::quantize(x);
+        let (d, q) = naive::quantize(x, 127.0);
         assert!(same(block.d, d) && block.q.iter().map(|q| i64::from(*q)).eq(q.iter().copied()));
         assert!(q.chunks(16).zip(block.sums).all(|(q, sum)| q.iter().sum::<i64>() == i64::from(sum)));
     }
@@ -242,7 +246,7 @@ fn quantised_activations_follow_the_contract() {
     assert_eq!((q256[2].q[0], q256[3].d.to_bits(), q256[3].q[0]), (127, 0, 0));
     // -0.0 and nothing else: the scale is +0.0.
     let mut block = [BlockQ32 { d: 1.0, s: 1.0, q: [1; 32] }];
-    ops::quantize_q32(Isa::Scalar, &[-0.0; 32], &mut block);
+    ops::quantize_q32(Isa::Scalar, Precision::Coarse, &[-0.0; 32], &mut block);
     assert_eq!((block[0].d.to_bits(), block[0].s.to_bits(), block[0].q), (0, 0, [0; 32]));
 }
 
@@ -251,7 +255,7 @@ fn only_the_tile_is_written() {
     let data = weights(WeightType::Q8_0, 6, 32, &mut Random(1));
     let w = Matrix::new(WeightType::Q8_0, 6, 32, &data).unwrap();
     let x = [1.0; 5 * 32];
-    let (q32, _) = forms(w.ty(), &x);
+    let (q32, _) = forms(w.ty(), Precision::Coarse, &x);
     let input = Input { tokens: 5, k: 32, x: &x, q32: &q32, q256: &[] };
     let mut out = [7.5f32; 5 * 6];
     for_each_tile(&Single, &mut out, 6, 2, 2, |tile| {

@@ -3,7 +3,7 @@
 use super::step::{Ctx, linear, normalize};
 use super::trace::{Point, Trace};
 use super::{Engine, ForwardError, LogitRow};
-use crate::ops::{Forms, Input};
+use crate::ops::{Forms, Input, Precision};
 use crate::par::Workers;
 use crate::weights::Vector;
 
@@ -30,7 +30,14 @@ impl Engine<'_> {
             let ctx = Ctx { workers, isa: self.isa, n };
             let x = &mut s.x[first * dim..(first + n) * dim];
             let room = (&mut *s.xn, &mut *s.q32, &mut *s.q256);
-            normalize(&ctx, (x, None), &self.weights.output_norm, self.config.rms_eps, forms, room);
+            normalize(
+                &ctx,
+                (x, None),
+                &self.weights.output_norm,
+                self.config.rms_eps,
+                (forms, Precision::Fine),
+                room,
+            );
             trace.see(Point::FinalNorm, 0, &s.xn[..n * dim]);
             let input = Input::of(n, dim, forms, s.xn, s.q32, s.q256);
             linear(&ctx, &input, [(&output, &Vector::EMPTY, &mut *s.logits)]);

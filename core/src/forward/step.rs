@@ -5,7 +5,7 @@ use super::trace::{Point, Trace};
 use super::{Chunk, Engine, ForwardError, LogitRow, Logits, tables};
 use crate::kv::{BLOCK_TOKENS, KvType, layout};
 use crate::math;
-use crate::ops::{self, BlockQ32, BlockQ256, Forms, Input, Isa};
+use crate::ops::{self, BlockQ32, BlockQ256, Forms, Input, Isa, Precision};
 use crate::par::{Rows, Workers, for_each_rows, for_each_tile, for_each_tile_of};
 use crate::weights::{Ffn, Layer, Matrix, Vector};
 
@@ -13,6 +13,9 @@ use crate::weights::{Ffn, Layer, Matrix, Vector};
 const MAX_HEAD_DIM: usize = 1024;
 /// Rows of a task in work of one vector at a time.
 const ROW_STEP: usize = 4;
+
+/// Forms to quantise activations to, and how finely.
+pub(super) type Quantized = (Forms, Precision);
 
 /// What all stages of a step share.
 #[derive(Clone, Copy)]
@@ -112,7 +115,7 @@ impl Engine<'_> {
             (&mut *s.x, before),
             &layer.attn_norm,
             c.rms_eps,
-            forms,
+            (forms, Precision::Coarse),
             (&mut *s.xn, &mut *s.q32, &mut *s.q256),
         );
         if i > 0 {
@@ -154,7 +157,7 @@ impl Engine<'_> {
         let s = &mut self.scratch;
         trace.see(Point::Heads, i, &s.attn[..n * c.q_dim()]);
         let forms = Forms::of(layer.wo.ty());
-        quantize(ctx, s.attn, c.q_dim(), forms, s.q32, s.q256);
+        quantize(ctx, s.attn, c.q_dim(), (forms, Precision::Coarse), s.q32, s.q256);
         let input = Input::of(n, c.q_dim(), forms, s.attn, s.q32, s.q256);
         linear(ctx, &input, [(&layer.wo, &Vector::EMPTY, &mut *s.proj)]);
         trace.see(Point::AttnOut, i, &s.proj[..n * dim]);
@@ -250,7 +253,8 @@ impl Engine<'_> {
                         let conditioned = &mut conditioned[..d];
                         conditioned.copy_from_slice(q);
                         ops::elementwise::condition(ctx.isa, conditioned, &q_factor[kv_head * d..][..d]);
-                        let scale = math::quantize_query(conditioned, &mut quantized[..d]) * score_scale;
+                        let scale = math::quantize_i16(conditioned, math::QUERY_MOST, &mut quantized[..d])
+                            * score_scale;
                         ops::attention::Query::Q8 { q: &quantized[..d], scale }
                     }
                 };
@@ -272,7 +276,7 @@ impl Engine<'_> {
             (&mut **x, added),
             &layer.ffn_norm,
             c.rms_eps,
-            forms,
+            (forms, Precision::Coarse),
             (&mut **xn, &mut **q32, &mut **q256),
         );
         trace.see(Point::FfnNorm, i, &xn[..n * dim]);
@@ -287,24 +291,24 @@ impl Engine<'_> {
             });
         }
         let forms = Forms::of(w_down.ty());
-        quantize(ctx, gate, ffn, forms, q32, q256);
+        quantize(ctx, gate, ffn, (forms, Precision::Fine), q32, q256);
         let input = Input::of(n, ffn, forms, gate, q32, q256);
         linear(ctx, &input, [(w_down, none, &mut **proj)]);
         trace.see(Point::FfnOut, i, &proj[..n * dim]);
     }
 }
 
-/// `x += added` if there is something to add, then `xn = norm(x)`, quantised as `forms` says.
+/// `x += added` if there is something to add, then `xn = norm(x)`, quantised as asked.
 pub(super) fn normalize(
     ctx: &Ctx<'_>,
     (x, added): (&mut [f32], Option<&[f32]>),
     w: &Vector<'_>,
     eps: f32,
-    forms: Forms,
+    quantized: Quantized,
     (xn, q32, q256): (&mut [f32], &mut [BlockQ32], &mut [BlockQ256]),
 ) {
     let dim = w.len();
-    let (w32, w256) = widths(forms, dim);
+    let (w32, w256) = widths(quantized.0, dim);
     let rows = (Rows::new(x, dim), Rows::new(xn, dim), Rows::new(q32, w32), Rows::new(q256, w256));
     for_each_rows(ctx.workers, ctx.n, ROW_STEP, rows, |range, x, xn, q32, q256| {
         if let Some(added) = added {
@@ -313,26 +317,27 @@ pub(super) fn normalize(
         for (x, xn) in x.chunks_exact(dim).zip(xn.chunks_exact_mut(dim)) {
             ops::elementwise::rmsnorm(ctx.isa, x, w, eps, xn);
         }
-        quantize_slice(ctx.isa, forms, xn, q32, q256);
+        quantize_slice(ctx.isa, quantized, xn, q32, q256);
     });
 }
 
-/// Quantises `n` rows of `k` values as `forms` says.
+/// Quantises `n` rows of `k` values as asked.
 pub(super) fn quantize(
     ctx: &Ctx<'_>,
     x: &[f32],
     k: usize,
-    forms: Forms,
+    quantized: Quantized,
     q32: &mut [BlockQ32],
     q256: &mut [BlockQ256],
 ) {
+    let forms = quantized.0;
     if forms == Forms::default() {
         return;
     }
     let (w32, w256) = widths(forms, k);
     let rows = (Rows::new(q32, w32), Rows::new(q256, w256), Rows::none(), Rows::none());
     for_each_rows(ctx.workers, ctx.n, ROW_STEP, rows, |range, q32, q256, _, _| {
-        quantize_slice(ctx.isa, forms, &x[range.start * k..range.end * k], q32, q256);
+        quantize_slice(ctx.isa, quantized, &x[range.start * k..range.end * k], q32, q256);
     });
 }
 
@@ -342,12 +347,18 @@ fn widths(forms: Forms, k: usize) -> (usize, usize) {
 }
 
 /// Whole rows are whole blocks, so that rows need not be told apart.
-fn quantize_slice(isa: Isa, forms: Forms, x: &[f32], q32: &mut [BlockQ32], q256: &mut [BlockQ256]) {
+fn quantize_slice(
+    isa: Isa,
+    (forms, precision): Quantized,
+    x: &[f32],
+    q32: &mut [BlockQ32],
+    q256: &mut [BlockQ256],
+) {
     if forms.q32 {
-        ops::quantize_q32(isa, x, q32);
+        ops::quantize_q32(isa, precision, x, q32);
     }
     if forms.q256 {
-        ops::quantize_q256(isa, x, q256);
+        ops::quantize_q256(isa, precision, x, q256);
     }
 }
 

@@ -1,4 +1,4 @@
-//! Activations in the forms that weight types ask for: f32, i8 blocks of 32, i8 blocks of 256.
+//! Activations in the forms that weight types ask for: f32, blocks of 32 integers, blocks of 256.
 
 use crate::quant::WeightType;
 
@@ -10,8 +10,8 @@ pub struct BlockQ32 {
     pub d: f32,
     /// `d * (f32)` sum of q, for weight types with a minimum.
     pub s: f32,
-    /// Quantised values.
-    pub q: [i8; 32],
+    /// Quantised values, at most [`Precision::most`] in magnitude.
+    pub q: [i16; 32],
 }
 
 /// 256 activations with one scale (form Q256 of the contract).
@@ -22,8 +22,29 @@ pub struct BlockQ256 {
     pub d: f32,
     /// Sums of q over runs of 16.
     pub sums: [i16; 16],
-    /// Quantised values.
-    pub q: [i8; 256],
+    /// Quantised values, at most [`Precision::most`] in magnitude.
+    pub q: [i16; 256],
+}
+
+/// How finely activations are quantised.
+///
+/// The kernels do not care; the integer sums stay within i32 either way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Precision {
+    /// To -127..=127.
+    Coarse,
+    /// To -2047..=2047: for inputs whose rounding would cost most (`core/NUMERICS.md`, section 4).
+    Fine,
+}
+
+impl Precision {
+    /// Largest magnitude of a quantised value.
+    pub const fn most(self) -> f32 {
+        match self {
+            Precision::Coarse => 127.0,
+            Precision::Fine => 2047.0,
+        }
+    }
 }
 
 /// Which quantised forms are needed.

@@ -1,6 +1,6 @@
 //! Products of weights with activations, embedding rows, and the quantisation before them.
 
-use super::{BlockQ32, BlockQ256, Input, Isa};
+use super::{BlockQ32, BlockQ256, Input, Isa, Precision};
 use crate::kernels::scalar;
 use crate::par::Tile;
 use crate::quant;
@@ -10,12 +10,12 @@ use crate::weights::Matrix;
 ///
 /// # Panics
 /// If the lengths do not fit.
-pub fn quantize_q32(isa: Isa, x: &[f32], out: &mut [BlockQ32]) {
+pub fn quantize_q32(isa: Isa, precision: Precision, x: &[f32], out: &mut [BlockQ32]) {
     let (runs, rest) = x.as_chunks::<32>();
     assert!(rest.is_empty() && runs.len() == out.len(), "x and out differ in length");
     for (x, out) in runs.iter().zip(out) {
         match isa {
-            Isa::Scalar => out.d = scalar::quantize(x, &mut out.q),
+            Isa::Scalar => out.d = scalar::quantize(x, precision.most(), &mut out.q),
         }
         let sum: i32 = out.q.iter().map(|&q| i32::from(q)).sum();
         out.s = out.d * sum as f32;
@@ -26,15 +26,15 @@ pub fn quantize_q32(isa: Isa, x: &[f32], out: &mut [BlockQ32]) {
 ///
 /// # Panics
 /// If the lengths do not fit.
-pub fn quantize_q256(isa: Isa, x: &[f32], out: &mut [BlockQ256]) {
+pub fn quantize_q256(isa: Isa, precision: Precision, x: &[f32], out: &mut [BlockQ256]) {
     let (runs, rest) = x.as_chunks::<256>();
     assert!(rest.is_empty() && runs.len() == out.len(), "x and out differ in length");
     for (x, out) in runs.iter().zip(out) {
         match isa {
-            Isa::Scalar => out.d = scalar::quantize(x, &mut out.q),
+            Isa::Scalar => out.d = scalar::quantize(x, precision.most(), &mut out.q),
         }
         for (sum, q) in out.sums.iter_mut().zip(out.q.as_chunks::<16>().0) {
-            *sum = q.iter().map(|&q| i16::from(q)).sum();
+            *sum = q.iter().sum();
         }
     }
 }

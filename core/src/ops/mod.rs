@@ -6,7 +6,7 @@ pub mod attention;
 pub mod elementwise;
 pub mod matmul;
 
-pub use act::{BlockQ32, BlockQ256, Forms, Input};
+pub use act::{BlockQ32, BlockQ256, Forms, Input, Precision};
 pub use matmul::{embed, matmul, quantize_q32, quantize_q256};
 
 /// Instruction set of the kernels. All give the same bits.

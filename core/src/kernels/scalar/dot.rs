@@ -66,11 +66,13 @@ mod tests {
 
     #[test]
     fn the_largest_sums_are_exact() {
-        // Q6_K: |scale * q| = 128 * 32 against 127, everywhere the same sign.
+        // Q6_K: |scale * q| = 128 * 32 against 2047, everywhere the same sign.
         let w = [Wide([128 * 32; 256]), Wide([-128 * 32; 256])];
-        let largest = 16 * 128 * (16 * 32 * 127);
-        assert_eq!(dots::<32, _, _>(&w, &Wide([127; 256])), [largest, -largest]);
-        assert_eq!(dots::<32, _, _>(&[Wide::from_i8(&[-128; 32]); 2], &Wide([127; 32])), [-520_192; 2]);
+        let largest = 16 * 128 * (16 * 32 * 2047);
+        assert_eq!(largest, 2_146_435_072);
+        assert_eq!(dots::<32, _, _>(&w, &Wide([2047; 256])), [largest, -largest]);
+        let least = -32 * 128 * 2047;
+        assert_eq!(dots::<32, _, _>(&[Wide::from_i8(&[-128; 32]); 2], &Wide([2047; 32])), [least; 2]);
     }
 
     #[test]

@@ -17,7 +17,7 @@ use crate::par::Tile;
 use crate::quant::{WeightType, block32 as q, block256 as k};
 use crate::weights::Matrix;
 
-pub(crate) use crate::math::quantize;
+pub(crate) use crate::math::quantize_i16 as quantize;
 
 /// `out[token][row] = w[row] . x[token]` for the rectangle of `out`, section 3 of the contract.
 ///

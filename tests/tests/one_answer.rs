@@ -1,0 +1,120 @@
+//! One answer: the same bits for every split of the prompt, every number of threads, and whatever
+//! else is in the batch.
+
+use kinglet_core::{Chunk, KvType, Limits, Logits, SeqId};
+use kinglet_tests::model::{Model, Scoped, all_logits};
+
+fn limits(kv_type: KvType) -> Limits {
+    Limits { max_seq: 128, kv_tokens: 384, max_batch: 128, max_seqs: 3, max_logits: 8, kv_type }
+}
+
+/// Token ids spread over the vocabulary.
+fn prompt(len: usize, seed: u32, vocab: usize) -> Vec<u32> {
+    let id =
+        |i: u32| (i.wrapping_mul(2_654_435_761).wrapping_add(seed.wrapping_mul(40_503)) >> 8) % vocab as u32;
+    (0..len as u32).map(id).collect()
+}
+
+fn bits(logits: &[f32]) -> Vec<u32> {
+    logits.iter().map(|l| l.to_bits()).collect()
+}
+
+fn check(name: &str, model: &Model, len: usize, batches: &[usize], threads: &[usize]) {
+    for kv_type in [KvType::Q8, KvType::F32] {
+        let tokens = prompt(len, 1, model.config.vocab);
+        let mut engine = model.engine(limits(kv_type));
+        let mut run = |batch: usize, threads: usize| {
+            let seq = engine.open().unwrap();
+            let all = all_logits(&mut engine, &Scoped(threads), seq, &tokens, batch).unwrap();
+            engine.close(seq).unwrap();
+            bits(&all)
+        };
+        let want = run(len, 1);
+        for &batch in batches {
+            for &threads in threads {
+                let same = run(batch, threads) == want;
+                assert!(same, "{name}, KV {}: batch {batch}, {threads} threads", kv_type.name());
+            }
+        }
+    }
+}
+
+/// Three sequences of different lengths decode in one batch; each gets what it gets alone.
+fn check_batched_decode(name: &str, model: &Model, steps: usize) {
+    let vocab = model.config.vocab;
+    let tokens: Vec<Vec<u32>> =
+        [40, 3, 33].iter().zip(7..).map(|(n, seed)| prompt(n + steps, seed, vocab)).collect();
+    let mut engine = model.engine(limits(KvType::Q8));
+    let alone: Vec<Vec<f32>> = tokens
+        .iter()
+        .map(|tokens| {
+            let seq = engine.open().unwrap();
+            let (head, tail) = tokens.split_at(tokens.len() - steps);
+            all_logits(&mut engine, &Scoped(1), seq, head, 128).unwrap();
+            let out = all_logits(&mut engine, &Scoped(1), seq, tail, 1).unwrap();
+            engine.close(seq).unwrap();
+            out
+        })
+        .collect();
+    let seqs: Vec<SeqId> = tokens.iter().map(|_| engine.open().unwrap()).collect();
+    let mut together = vec![Vec::new(); tokens.len()];
+    // All prompts in one step, then one token of each sequence a step.
+    let heads = |logits| move |(seq, tokens): (&SeqId, &'static [u32])| Chunk { seq: *seq, tokens, logits };
+    let leaked: Vec<&'static [u32]> = tokens.iter().map(|t| &*t.clone().leak()).collect();
+    let prompts: Vec<Chunk<'_>> =
+        seqs.iter().zip(leaked.iter().map(|t| &t[..t.len() - steps])).map(heads(Logits::None)).collect();
+    engine.forward(&Scoped(2), &prompts, &mut |_, _| panic!("no logits were asked for")).unwrap();
+    for i in 0..steps {
+        let step: Vec<Chunk<'_>> = seqs
+            .iter()
+            .zip(leaked.iter().map(|t| &t[t.len() - steps + i..][..1]))
+            .map(heads(Logits::Last))
+            .collect();
+        engine
+            .forward(&Scoped(2), &step, &mut |row, logits| together[row.chunk].extend_from_slice(logits))
+            .unwrap();
+    }
+    for (i, (alone, together)) in alone.iter().zip(&together).enumerate() {
+        assert!(bits(alone) == bits(together), "{name}: sequence {i} depends on its neighbours");
+    }
+}
+
+#[test]
+fn tiny_models_give_one_answer() {
+    for name in [
+        "qwen2-tiny.gguf",
+        "qwen2-tiny.Q4_0.gguf",
+        "qwen3-tiny.gguf",
+        "qwen3-tiny.Q4_K_M.gguf",
+        "qwen3-tiny.Q2_K.gguf",
+        "qwen3-tiny.Q3_K_M.gguf",
+        "qwen3-tiny.IQ4_XS.gguf",
+        "qwen3vl-tiny.gguf",
+    ] {
+        let model = Model::fixture(name);
+        check(name, &model, 75, &[1, 7, 32, 75], &[1, 2, 3]);
+        check_batched_decode(name, &model, 4);
+    }
+}
+
+#[test]
+fn the_real_model_gives_one_answer() {
+    let Some(model) = Model::real() else { return };
+    check("real", &model, 40, &[1, 7, 32, 40], &[1, 2, 3]);
+    check_batched_decode("real", &model, 3);
+}
+
+/// A shorter history does not show through: after `truncate` the sequence is as if never longer.
+#[test]
+fn truncating_is_forgetting() {
+    let model = Model::fixture("qwen3-tiny.Q4_K_M.gguf");
+    let tokens = prompt(70, 3, model.config.vocab);
+    let mut engine = model.engine(limits(KvType::Q8));
+    let seq = engine.open().unwrap();
+    let want = bits(&all_logits(&mut engine, &Scoped(1), seq, &tokens, 128).unwrap());
+    for keep in [69, 64, 63, 33, 32, 31, 1, 0] {
+        engine.truncate(seq, keep).unwrap();
+        let got = bits(&all_logits(&mut engine, &Scoped(2), seq, &tokens[keep..], 16).unwrap());
+        assert!(got == want[keep * model.config.vocab..], "kept {keep}");
+    }
+}
