@@ -41,8 +41,8 @@ fn measure(ty: WeightType, tokens: usize) -> f64 {
     let data: Vec<u8> = (0..len).map(|i| byte(i, next())).collect();
     let w = Matrix::new(ty, rows, K, &data).expect("the length was computed from the shape");
     let x: Vec<f32> = (0..tokens * K).map(|_| (next() as f32 - 127.5) * 0.012_345_678).collect();
-    let mut q32 = vec![BlockQ32 { d: 0.0, s: 0.0, q: [0; 32] }; x.len() / 32];
-    let mut q256 = vec![BlockQ256 { d: 0.0, sums: [0; 16], q: [0; 256] }; x.len() / 256];
+    let mut q32 = vec![BlockQ32 { d: 0.0, s: 0.0, lo: [0; 32], hi: [0; 32] }; x.len() / 32];
+    let mut q256 = vec![BlockQ256 { d: 0.0, sums: [0; 16], lo: [0; 256], hi: [0; 256] }; x.len() / 256];
     let forms = Forms::of(ty);
     if forms.q32 {
         ops::quantize_q32(Isa::Scalar, Precision::Coarse, &x, &mut q32);
@@ -50,7 +50,7 @@ fn measure(ty: WeightType, tokens: usize) -> f64 {
     if forms.q256 {
         ops::quantize_q256(Isa::Scalar, Precision::Coarse, &x, &mut q256);
     }
-    let input = Input { tokens, k: K, x: &x, q32: &q32, q256: &q256 };
+    let input = Input { tokens, k: K, precision: Precision::Coarse, x: &x, q32: &q32, q256: &q256 };
     let mut out = vec![0.0f32; tokens * rows];
     let mut best = f64::INFINITY;
     let begin = Instant::now();

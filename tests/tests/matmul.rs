@@ -94,8 +94,8 @@ fn vectors(tokens: usize, k: usize, random: &mut Random) -> Vec<f32> {
 /// The quantised forms of `x` that `ty` asks for.
 fn forms(ty: WeightType, precision: Precision, x: &[f32]) -> (Vec<BlockQ32>, Vec<BlockQ256>) {
     let forms = Forms::of(ty);
-    let zero32 = BlockQ32 { d: 9.0, s: 9.0, q: [9; 32] };
-    let zero256 = BlockQ256 { d: 9.0, sums: [9; 16], q: [9; 256] };
+    let zero32 = BlockQ32 { d: 9.0, s: 9.0, lo: [9; 32], hi: [9; 32] };
+    let zero256 = BlockQ256 { d: 9.0, sums: [9; 16], lo: [9; 256], hi: [9; 256] };
     let mut q32 = vec![zero32; if forms.q32 { x.len() / 32 } else { 0 }];
     let mut q256 = vec![zero256; if forms.q256 { x.len() / 256 } else { 0 }];
     if forms.q32 {
@@ -110,7 +110,7 @@ fn forms(ty: WeightType, precision: Precision, x: &[f32]) -> (Vec<BlockQ32>, Vec
 /// The product in tiles of the given size.
 fn product(w: &Matrix<'_>, precision: Precision, x: &[f32], tile_rows: usize, tile_cols: usize) -> Vec<f32> {
     let (q32, q256) = forms(w.ty(), precision, x);
-    let input = Input { tokens: x.len() / w.cols(), k: w.cols(), x, q32: &q32, q256: &q256 };
+    let input = Input { tokens: x.len() / w.cols(), k: w.cols(), precision, x, q32: &q32, q256: &q256 };
     let mut out = vec![f32::MAX; input.tokens * w.rows()];
     for_each_tile(&Single, &mut out, w.rows(), tile_rows, tile_cols, |tile| {
         ops::matmul(Isa::Scalar, w, &input, tile);
@@ -219,6 +219,11 @@ fn close_to_the_product_of_dequantised_weights() {
     }
 }
 
+/// The values that two planes stand for.
+fn joined(lo: &[i8], hi: &[i8]) -> impl Iterator<Item = i64> {
+    lo.iter().zip(hi).map(|(lo, hi)| i64::from(*lo) + 128 * i64::from(*hi))
+}
+
 #[test]
 fn quantised_activations_follow_the_contract() {
     let mut random = Random(5);
@@ -234,20 +239,23 @@ fn quantised_activations_follow_the_contract() {
     let same = |a: f32, b: f32| a.to_bits() == b.to_bits() || a.is_nan() && b.is_nan();
     for (x, block) in x.chunks(32).zip(&q32) {
         let (d, q) = naive::quantize(x, 2047.0);
-        assert!(same(block.d, d) && block.q.iter().map(|q| i64::from(*q)).eq(q.iter().copied()));
+        assert!(same(block.d, d) && joined(&block.lo, &block.hi).eq(q.iter().copied()));
         assert!(same(block.s, d * q.iter().sum::<i64>() as f32));
     }
     for (x, block) in x.chunks(256).zip(&q256) {
         let (d, q) = naive::quantize(x, 127.0);
-        assert!(same(block.d, d) && block.q.iter().map(|q| i64::from(*q)).eq(q.iter().copied()));
+        assert!(same(block.d, d) && joined(&block.lo, &block.hi).eq(q.iter().copied()));
         assert!(q.chunks(16).zip(block.sums).all(|(q, sum)| q.iter().sum::<i64>() == i64::from(sum)));
     }
     assert_eq!(q256[2].d, f32::MIN_POSITIVE);
-    assert_eq!((q256[2].q[0], q256[3].d.to_bits(), q256[3].q[0]), (127, 0, 0));
+    assert_eq!((q256[2].lo[0], q256[3].d.to_bits(), q256[3].lo[0]), (127, 0, 0));
     // -0.0 and nothing else: the scale is +0.0.
-    let mut block = [BlockQ32 { d: 1.0, s: 1.0, q: [1; 32] }];
+    let mut block = [BlockQ32 { d: 1.0, s: 1.0, lo: [1; 32], hi: [1; 32] }];
     ops::quantize_q32(Isa::Scalar, Precision::Coarse, &[-0.0; 32], &mut block);
-    assert_eq!((block[0].d.to_bits(), block[0].s.to_bits(), block[0].q), (0, 0, [0; 32]));
+    assert_eq!(
+        (block[0].d.to_bits(), block[0].s.to_bits(), block[0].lo, block[0].hi),
+        (0, 0, [0; 32], [0; 32])
+    );
 }
 
 #[test]
@@ -256,7 +264,7 @@ fn only_the_tile_is_written() {
     let w = Matrix::new(WeightType::Q8_0, 6, 32, &data).unwrap();
     let x = [1.0; 5 * 32];
     let (q32, _) = forms(w.ty(), Precision::Coarse, &x);
-    let input = Input { tokens: 5, k: 32, x: &x, q32: &q32, q256: &[] };
+    let input = Input { tokens: 5, k: 32, precision: Precision::Coarse, x: &x, q32: &q32, q256: &[] };
     let mut out = [7.5f32; 5 * 6];
     for_each_tile(&Single, &mut out, 6, 2, 2, |tile| {
         if tile.rows().contains(&2) && tile.cols().contains(&2) {
@@ -271,7 +279,7 @@ fn only_the_tile_is_written() {
     ops::matmul(
         Isa::Scalar,
         &Matrix::EMPTY,
-        &Input { tokens: 0, k: 0, x: &[], q32: &[], q256: &[] },
+        &Input { tokens: 0, k: 0, precision: Precision::Coarse, x: &[], q32: &[], q256: &[] },
         Tile::whole(&mut [], 0),
     );
 }
@@ -280,8 +288,8 @@ fn only_the_tile_is_written() {
 fn shapes_that_do_not_fit_are_refused() {
     let data = [0; 34 * 2];
     let w = Matrix::new(WeightType::Q8_0, 2, 32, &data).unwrap();
-    let q32 = [BlockQ32 { d: 0.0, s: 0.0, q: [0; 32] }; 2];
-    let good = Input { tokens: 2, k: 32, x: &[], q32: &q32, q256: &[] };
+    let q32 = [BlockQ32 { d: 0.0, s: 0.0, lo: [0; 32], hi: [0; 32] }; 2];
+    let good = Input { tokens: 2, k: 32, precision: Precision::Coarse, x: &[], q32: &q32, q256: &[] };
     let refused = |input: Input<'_>, width: usize| {
         let mut out = vec![0.0; 2 * width];
         let call = || ops::matmul(Isa::Scalar, &w, &input, Tile::whole(&mut out, width));

@@ -24,20 +24,13 @@ impl Engine<'_> {
             let from = *from as usize;
             s.x.copy_within(from * dim..(from + 1) * dim, to * dim);
         }
-        let forms = Forms::of(output.ty());
+        let forms = (Forms::of(output.ty()), Precision::Fine);
         for first in (0..wanted).step_by(self.limits.max_logits) {
             let n = self.limits.max_logits.min(wanted - first);
             let ctx = Ctx { workers, isa: self.isa, n };
             let x = &mut s.x[first * dim..(first + n) * dim];
             let room = (&mut *s.xn, &mut *s.q32, &mut *s.q256);
-            normalize(
-                &ctx,
-                (x, None),
-                &self.weights.output_norm,
-                self.config.rms_eps,
-                (forms, Precision::Fine),
-                room,
-            );
+            normalize(&ctx, (x, None), &self.weights.output_norm, self.config.rms_eps, forms, room);
             trace.see(Point::FinalNorm, 0, &s.xn[..n * dim]);
             let input = Input::of(n, dim, forms, s.xn, s.q32, s.q256);
             linear(&ctx, &input, [(&output, &Vector::EMPTY, &mut *s.logits)]);

@@ -107,6 +107,7 @@ impl Engine<'_> {
         let c = self.config;
         let (n, dim) = (ctx.n, c.dim);
         let forms = Forms::of(layer.wq.ty()).and(Forms::of(layer.wk.ty())).and(Forms::of(layer.wv.ty()));
+        let forms = (forms, Precision::Coarse);
         let s = &mut self.scratch;
         // The first block has nothing to add from a block before it.
         let before = (i > 0).then_some(&s.proj[..n * dim]);
@@ -115,7 +116,7 @@ impl Engine<'_> {
             (&mut *s.x, before),
             &layer.attn_norm,
             c.rms_eps,
-            (forms, Precision::Coarse),
+            forms,
             (&mut *s.xn, &mut *s.q32, &mut *s.q256),
         );
         if i > 0 {
@@ -156,8 +157,8 @@ impl Engine<'_> {
         self.attend(ctx, i, chunks)?;
         let s = &mut self.scratch;
         trace.see(Point::Heads, i, &s.attn[..n * c.q_dim()]);
-        let forms = Forms::of(layer.wo.ty());
-        quantize(ctx, s.attn, c.q_dim(), (forms, Precision::Coarse), s.q32, s.q256);
+        let forms = (Forms::of(layer.wo.ty()), Precision::Coarse);
+        quantize(ctx, s.attn, c.q_dim(), forms, s.q32, s.q256);
         let input = Input::of(n, c.q_dim(), forms, s.attn, s.q32, s.q256);
         linear(ctx, &input, [(&layer.wo, &Vector::EMPTY, &mut *s.proj)]);
         trace.see(Point::AttnOut, i, &s.proj[..n * dim]);
@@ -269,14 +270,14 @@ impl Engine<'_> {
         let (n, dim, ffn) = (ctx.n, c.dim, c.ffn_dim);
         let Scratch { x, xn, q32, q256, gate, up, proj, .. } = &mut self.scratch;
         let Ffn::Dense { gate: w_gate, up: w_up, down: w_down } = &layer.ffn;
-        let forms = Forms::of(w_gate.ty()).and(Forms::of(w_up.ty()));
+        let forms = (Forms::of(w_gate.ty()).and(Forms::of(w_up.ty())), Precision::Coarse);
         let added = Some(&proj[..n * dim]);
         normalize(
             ctx,
             (&mut **x, added),
             &layer.ffn_norm,
             c.rms_eps,
-            (forms, Precision::Coarse),
+            forms,
             (&mut **xn, &mut **q32, &mut **q256),
         );
         trace.see(Point::FfnNorm, i, &xn[..n * dim]);
@@ -290,8 +291,8 @@ impl Engine<'_> {
                 ops::elementwise::swiglu(ctx.isa, gate, &up[range.start * ffn..range.end * ffn]);
             });
         }
-        let forms = Forms::of(w_down.ty());
-        quantize(ctx, gate, ffn, (forms, Precision::Fine), q32, q256);
+        let forms = (Forms::of(w_down.ty()), Precision::Fine);
+        quantize(ctx, gate, ffn, forms, q32, q256);
         let input = Input::of(n, ffn, forms, gate, q32, q256);
         linear(ctx, &input, [(w_down, none, &mut **proj)]);
         trace.see(Point::FfnOut, i, &proj[..n * dim]);

@@ -2,28 +2,47 @@
 
 use crate::quant::WeightType;
 
-/// 32 activations with one scale (form Q32 of the contract).
+/// 32 activations with one scale (form Q32 of the contract): value = d * (128 * hi + lo).
+///
+/// Two planes of i8, since dot products of i8 are what CPUs are fast at. Where activations are
+/// [`Precision::Coarse`], `hi` is zero and kernels may leave it out.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct BlockQ32 {
-    /// Scale: value = d * q.
+    /// Scale.
     pub d: f32,
-    /// `d * (f32)` sum of q, for weight types with a minimum.
+    /// `d * (f32)` sum of the quantised values, for weight types with a minimum.
     pub s: f32,
-    /// Quantised values, at most [`Precision::most`] in magnitude.
-    pub q: [i16; 32],
+    /// Low plane.
+    pub lo: [i8; 32],
+    /// High plane.
+    pub hi: [i8; 32],
 }
 
-/// 256 activations with one scale (form Q256 of the contract).
+/// 256 activations with one scale (form Q256 of the contract), in planes as [`BlockQ32`].
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct BlockQ256 {
-    /// Scale: value = d * q.
+    /// Scale.
     pub d: f32,
-    /// Sums of q over runs of 16.
+    /// Sums of the quantised values over runs of 16.
     pub sums: [i16; 16],
-    /// Quantised values, at most [`Precision::most`] in magnitude.
-    pub q: [i16; 256],
+    /// Low plane.
+    pub lo: [i8; 256],
+    /// High plane.
+    pub hi: [i8; 256],
+}
+
+/// The planes of a quantised value: `q = 128 * hi + lo`. Up to 127 in magnitude it is all `lo`.
+#[inline(always)]
+pub const fn planes(q: i16, precision: Precision) -> (i8, i8) {
+    match precision {
+        Precision::Coarse => (q as i8, 0),
+        Precision::Fine => {
+            let hi = (q + 64) >> 7;
+            ((q - (hi << 7)) as i8, hi as i8)
+        }
+    }
 }
 
 /// How finely activations are quantised.
@@ -77,6 +96,8 @@ pub struct Input<'x> {
     pub tokens: usize,
     /// Elements of a vector.
     pub k: usize,
+    /// How finely the quantised forms were made.
+    pub precision: Precision,
     /// `[tokens, k]`
     pub x: &'x [f32],
     /// `[tokens, k / 32]`
@@ -93,7 +114,7 @@ impl<'x> Input<'x> {
     pub fn of(
         tokens: usize,
         k: usize,
-        forms: Forms,
+        (forms, precision): (Forms, Precision),
         x: &'x [f32],
         q32: &'x [BlockQ32],
         q256: &'x [BlockQ256],
@@ -102,6 +123,7 @@ impl<'x> Input<'x> {
         Input {
             tokens,
             k,
+            precision,
             x: &x[..tokens * k],
             q32: &q32[..blocks(forms.q32, 32)],
             q256: &q256[..blocks(forms.q256, 256)],

@@ -15,10 +15,8 @@ pub fn quantize_q32(isa: Isa, precision: Precision, x: &[f32], out: &mut [BlockQ
     assert!(rest.is_empty() && runs.len() == out.len(), "x and out differ in length");
     for (x, out) in runs.iter().zip(out) {
         match isa {
-            Isa::Scalar => out.d = scalar::quantize(x, precision.most(), &mut out.q),
+            Isa::Scalar => scalar::quantize_q32(x, precision, out),
         }
-        let sum: i32 = out.q.iter().map(|&q| i32::from(q)).sum();
-        out.s = out.d * sum as f32;
     }
 }
 
@@ -31,10 +29,7 @@ pub fn quantize_q256(isa: Isa, precision: Precision, x: &[f32], out: &mut [Block
     assert!(rest.is_empty() && runs.len() == out.len(), "x and out differ in length");
     for (x, out) in runs.iter().zip(out) {
         match isa {
-            Isa::Scalar => out.d = scalar::quantize(x, precision.most(), &mut out.q),
-        }
-        for (sum, q) in out.sums.iter_mut().zip(out.q.as_chunks::<16>().0) {
-            *sum = q.iter().sum();
+            Isa::Scalar => scalar::quantize_q256(x, precision, out),
         }
     }
 }

@@ -57,7 +57,7 @@ fn panel<B: Block256, const R: usize, const T: usize>(
         }
         for t in 0..T {
             let x = &x[t][b];
-            let sums = dots::<32, _, _>(&q, &Wide(x.q));
+            let sums = dots::<32, _, _>(&q, &Wide::from_planes(&x.lo, &x.hi));
             fma_each(&dw.map(|d| d * x.d), &sums.map(|sum| sum as f32), &mut acc[t]);
             if B::HAS_MIN {
                 let min_sums = dots::<16, _, _>(&mins, &Wide(x.sums));

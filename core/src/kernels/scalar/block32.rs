@@ -41,7 +41,7 @@ fn panel<B: Block32, const R: usize, const T: usize>(
         let m = scales[1].map(f16_to_f32);
         for t in 0..T {
             let x = &x[t][b];
-            let sums = dots::<32, _, _>(&q, &Wide(x.q));
+            let sums = dots::<32, _, _>(&q, &Wide::from_planes(&x.lo, &x.hi));
             fma_each(&dw.map(|d| d * x.d), &sums.map(|sum| sum as f32), &mut acc[t]);
             if B::HAS_MIN {
                 fma_each(&m, &[x.s; R], &mut acc[t]);

@@ -13,6 +13,16 @@ impl<const N: usize> Wide<N> {
     /// All zero.
     pub(super) const ZERO: Self = Wide([0; N]);
 
+    /// `128 * hi + lo`.
+    #[inline(always)]
+    pub(super) fn from_planes(lo: &[i8; N], hi: &[i8; N]) -> Self {
+        let mut out = Self::from_i8(lo);
+        for (out, hi) in out.0.iter_mut().zip(hi) {
+            *out += i16::from(*hi) << 7;
+        }
+        out
+    }
+
     /// Integers widened from i8.
     #[inline(always)]
     pub(super) fn from_i8(q: &[i8; N]) -> Self {

@@ -11,13 +11,14 @@ pub(crate) mod elementwise;
 mod float;
 mod fma;
 mod panel;
+mod quantize;
 
 use crate::ops::Input;
 use crate::par::Tile;
 use crate::quant::{WeightType, block32 as q, block256 as k};
 use crate::weights::Matrix;
 
-pub(crate) use crate::math::quantize_i16 as quantize;
+pub(crate) use quantize::{quantize_q32, quantize_q256};
 
 /// `out[token][row] = w[row] . x[token]` for the rectangle of `out`, section 3 of the contract.
 ///
