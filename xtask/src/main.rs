@@ -4,7 +4,9 @@
 //! the engine's types, so that it builds in seconds and cannot be broken by the engine.
 
 mod bare;
+mod cross;
 mod demo;
+mod elf;
 mod fuzz;
 mod model;
 mod setup;
@@ -33,6 +35,11 @@ const TASKS: &[Task] = &[
         run: model::main,
     },
     Task { name: "setup", help: "install what `test` needs; --dry-run only says what", run: setup::main },
+    Task {
+        name: "cross",
+        help: "build the static binary for the boards; --target, --route",
+        run: cross::main,
+    },
     Task { name: "tidy", help: "check the house rules", run: tidy::main },
     Task { name: "fuzz", help: "run fuzz targets: fuzz [TARGET] [--seconds N]", run: fuzz::main },
 ];
