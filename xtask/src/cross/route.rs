@@ -118,8 +118,23 @@ impl Route {
         }
         Ok(cargo)
     }
+
+    /// Cargo that compiles tests and runs them. The harness unwinds, so that where there is a
+    /// ready-made std it is used as it is.
+    ///
+    /// # Errors
+    /// As [`Route::cargo`].
+    pub fn cargo_for_tests(self, target: Target) -> Outcome<Command> {
+        if self == Route::Debian {
+            let mut cargo = self.cargo("test", target, &[])?;
+            cargo.arg("-Zbuild-std=std,test,panic_unwind");
+            return Ok(cargo);
+        }
+        Route::Prebuilt.cargo("test", target, &[])
+    }
 }
 
+/// Debian's cargo with Debian's compiler.
 fn debian_cargo() -> Command {
     let mut cargo = Command::new(bare::DEBIAN_CARGO);
     cargo.current_dir(sh::root()).env("RUSTC", bare::DEBIAN_RUSTC);
