@@ -89,6 +89,11 @@ impl Limits {
         Ok(())
     }
 
+    /// Blocks of the longest sequence.
+    pub(crate) const fn blocks_per_sequence(&self) -> usize {
+        self.max_seq.div_ceil(BLOCK_TOKENS)
+    }
+
     /// The block pool that these limits describe.
     pub(crate) const fn pool(&self) -> pool::Shape {
         pool::Shape {

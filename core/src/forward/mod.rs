@@ -188,19 +188,29 @@ impl<'m> Engine<'m> {
         let pool = Arena::new(memory.index)
             .and_then(|mut a| Pool::new(&mut a, limits.pool()))
             .map_err(EngineError::Index)?;
-        tables::rotary_frequencies(&config, scratch.inv_freq);
-        let width = config.kv_dim();
-        for (i, layer) in weights.layers.iter().enumerate() {
-            let at = i * width..(i + 1) * width;
-            tables::conditioning(
-                &config,
-                layer,
-                &mut scratch.q_factor[at.clone()],
-                &mut scratch.k_factor[at],
-            );
-        }
         let geometry = Geometry::of(&config, limits.kv_type);
-        Ok(Engine { config, weights, limits, geometry, isa, kv, pool, scratch })
+        let mut engine = Engine { config, weights, limits, geometry, isa, kv, pool, scratch };
+        engine.fill_tables();
+        Ok(engine)
+    }
+
+    /// Computes what depends on the model and the limits alone.
+    fn fill_tables(&mut self) {
+        let (s, width, half) = (&mut self.scratch, self.config.kv_dim(), self.config.head_dim / 2);
+        tables::rotary_frequencies(&self.config, s.inv_freq);
+        let blocks = s.block_cos.chunks_exact_mut(half).zip(s.block_sin.chunks_exact_mut(half));
+        for (i, (cos, sin)) in blocks.enumerate() {
+            tables::rotary_angles(tables::block_middle(i), s.inv_freq, cos, sin);
+        }
+        for (i, layer) in self.weights.layers.iter().enumerate() {
+            let at = i * width..(i + 1) * width;
+            let out = tables::Conditioning {
+                q_factor: &mut s.q_factor[at.clone()],
+                k_factor: &mut s.k_factor[at.clone()],
+                k_constant: &mut s.k_constant[at],
+            };
+            tables::conditioning(&self.config, layer, s.inv_freq, out);
+        }
     }
 
     /// The model's dimensions.

@@ -88,7 +88,7 @@ impl Engine<'_> {
                 x.chunks_exact_mut(dim).zip(cos.chunks_exact_mut(half)).zip(sin.chunks_exact_mut(half));
             for (row, ((x, cos), sin)) in range.zip(each) {
                 ops::embed(embedding, token[row] as usize, x);
-                tables::rotary_angles(position[row], freq, cos, sin);
+                tables::rotary_angles(position[row] as f32, freq, cos, sin);
             }
         });
         trace.see(Point::Embed, 0, &s.x[..ctx.n * dim]);
@@ -193,11 +193,15 @@ impl Engine<'_> {
         }
         let (d, kv_dim) = (c.head_dim, c.kv_dim());
         let k_factor = &s.k_factor[i * kv_dim..(i + 1) * kv_dim];
+        let k_constant = &s.k_constant[i * kv_dim..(i + 1) * kv_dim];
+        let angles = (&*s.block_cos, &*s.block_sin);
         let (slab_bytes, all) = (geometry.slab_bytes(), usize::MAX / 2);
         for_each_tile(ctx.workers, kv, geometry.layer_bytes(), all, slab_bytes, |mut tile| {
             let h = tile.cols().start / slab_bytes;
             let head = h * d..(h + 1) * d;
             let mut conditioned = [0.0f32; MAX_HEAD_DIM];
+            // The constant part of K, turned to the middle of block `reference_of`.
+            let (mut reference, mut reference_of) = ([0.0f32; MAX_HEAD_DIM], usize::MAX);
             let (mut kq, mut vq) = ([0i8; MAX_HEAD_DIM], [0i8; MAX_HEAD_DIM]);
             for row in 0..ctx.n {
                 let table = pool.table(chunks[s.chunk[row] as usize].seq).unwrap_or(&[]);
@@ -210,7 +214,14 @@ impl Engine<'_> {
                     KvType::F32 => layout::write_f32(slab, t, k, v),
                     KvType::Q8 => {
                         let conditioned = &mut conditioned[..d];
+                        let reference = &mut reference[..d];
+                        if reference_of != position / BLOCK_TOKENS {
+                            reference_of = position / BLOCK_TOKENS;
+                            reference.copy_from_slice(&k_constant[head.clone()]);
+                            turn(ctx.isa, reference, angles, reference_of);
+                        }
                         conditioned.copy_from_slice(k);
+                        ops::elementwise::subtract(ctx.isa, conditioned, reference);
                         ops::elementwise::condition(ctx.isa, conditioned, &k_factor[head.clone()]);
                         let dk = math::quantize(conditioned, &mut kq[..d]);
                         let dv = math::quantize(v, &mut vq[..d]);
@@ -228,6 +239,8 @@ impl Engine<'_> {
         let kv = &**kv;
         let (d, q_dim, kv_dim) = (c.head_dim, c.q_dim(), c.kv_dim());
         let q_factor = &s.q_factor[i * kv_dim..(i + 1) * kv_dim];
+        let k_constant = &s.k_constant[i * kv_dim..(i + 1) * kv_dim];
+        let angles = (&*s.block_cos, &*s.block_sin);
         let (q, chunk, position) = (&*s.q, &*s.chunk, &*s.position);
         let root = 1.0 / math::sqrt(d as f32);
         let score_scale = match geometry.kv_type {
@@ -259,7 +272,17 @@ impl Engine<'_> {
                         ops::attention::Query::Q8 { q: &quantized[..d], scale }
                     }
                 };
-                ops::attention::attend(ctx.isa, query, visible, slab, tile.row_mut(row));
+                let offset = |b: usize| match geometry.kv_type {
+                    KvType::F32 => 0.0,
+                    KvType::Q8 => {
+                        let mut reference = [0.0f32; MAX_HEAD_DIM];
+                        let reference = &mut reference[..d];
+                        reference.copy_from_slice(&k_constant[kv_head * d..][..d]);
+                        turn(ctx.isa, reference, angles, b);
+                        math::dot(q, reference) * root
+                    }
+                };
+                ops::attention::attend(ctx.isa, query, visible, (slab, offset), tile.row_mut(row));
             }
         });
         Ok(())
@@ -297,6 +320,13 @@ impl Engine<'_> {
         linear(ctx, &input, [(w_down, none, &mut **proj)]);
         trace.see(Point::FfnOut, i, &proj[..n * dim]);
     }
+}
+
+/// Turns a head, by rope, to the middle of block `i`.
+fn turn(isa: Isa, head: &mut [f32], (cos, sin): (&[f32], &[f32]), i: usize) {
+    let half = head.len() / 2;
+    let at = i * half..(i + 1) * half;
+    ops::elementwise::rope(isa, head, &cos[at.clone()], &sin[at]);
 }
 
 /// `x += added` if there is something to add, then `xn = norm(x)`, quantised as asked.

@@ -25,7 +25,8 @@ pub enum Query<'q> {
 
 /// `out = softmax(q . K^T * scale) V` over the first `visible` positions of a sequence.
 ///
-/// `slab(i)` gives the bytes of the sequence's i-th block for this layer and KV head.
+/// `slab(i)` gives the bytes of the sequence's i-th block for this layer and KV head, `offset(i)` what
+/// its scores have besides the product with K as it is stored (KV `q8`).
 ///
 /// # Panics
 /// If a slab is not the slab of a head as long as `out`, or `visible` is 0.
@@ -33,7 +34,7 @@ pub fn attend<'kv>(
     isa: Isa,
     query: Query<'_>,
     visible: usize,
-    slab: impl Fn(usize) -> &'kv [u8],
+    (slab, offset): (impl Fn(usize) -> &'kv [u8], impl Fn(usize) -> f32),
     out: &mut [f32],
 ) {
     assert!(visible > 0);
@@ -46,7 +47,7 @@ pub fn attend<'kv>(
             (Isa::Scalar, Query::Q8 { q, scale }) => {
                 assert_eq!(q.len(), head_dim);
                 let head = HeadQ8::new(slab(block), head_dim).expect("slab of another geometry");
-                block_q8(&mut softmax, q, scale, &head, seen, out);
+                block_q8(&mut softmax, (q, scale, offset(block)), &head, seen, out);
             }
             (Isa::Scalar, Query::F32 { q, scale }) => {
                 assert_eq!(q.len(), head_dim);

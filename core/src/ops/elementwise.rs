@@ -59,6 +59,17 @@ pub fn add(isa: Isa, x: &mut [f32], y: &[f32]) {
     }
 }
 
+/// `x -= y`. Both `[n]`.
+///
+/// # Panics
+/// If the lengths differ.
+pub fn subtract(isa: Isa, x: &mut [f32], y: &[f32]) {
+    assert!(x.len() == y.len());
+    match isa {
+        Isa::Scalar => scalar::elementwise::subtract(x, y),
+    }
+}
+
 /// Conditions a head before it is quantised: `x * factor`, then the Walsh-Hadamard transform over
 /// runs of [`hadamard_run`]. Both `[head_dim]`.
 ///

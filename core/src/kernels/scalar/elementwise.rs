@@ -52,6 +52,13 @@ pub fn add(x: &mut [f32], y: &[f32]) {
     }
 }
 
+/// `x_i -= y_i`.
+pub fn subtract(x: &mut [f32], y: &[f32]) {
+    for (x, y) in x.iter_mut().zip(y) {
+        *x -= y;
+    }
+}
+
 /// `x_i *= y_i`.
 pub fn multiply(x: &mut [f32], y: &[f32]) {
     for (x, y) in x.iter_mut().zip(y) {
