@@ -75,7 +75,7 @@ pub struct Config {
 const MAX_LAYERS: u32 = 1024;
 const MAX_WIDTH: u32 = 1 << 20;
 const MAX_HEADS: u32 = 4096;
-const MAX_HEAD_DIM: u32 = 1024;
+const MAX_HEAD_DIM: u32 = crate::ops::attention::MAX_HEAD_DIM as u32;
 const MAX_VOCAB: u64 = 1 << 22;
 
 /// Why a GGUF file is no model for this engine.

@@ -2,6 +2,7 @@
 //!
 //! Knows weights, kernels' entry points and the pool. Must not know text, threads or files.
 
+mod attend;
 mod output;
 pub(crate) mod scratch;
 mod step;
