@@ -43,12 +43,12 @@ pub fn attend<'kv>(
     for block in 0..visible.div_ceil(BLOCK_TOKENS) {
         let seen = BLOCK_TOKENS.min(visible - block * BLOCK_TOKENS);
         match (isa, query) {
-            (Isa::Scalar, Query::Q8 { q, scale }) => {
+            (_, Query::Q8 { q, scale }) => {
                 assert_eq!(q.len(), head_dim);
                 let head = HeadQ8::new(slab(block), head_dim).expect("slab of another geometry");
                 block_q8(&mut softmax, q, scale, &head, seen, out);
             }
-            (Isa::Scalar, Query::F32 { q, scale }) => {
+            (_, Query::F32 { q, scale }) => {
                 assert_eq!(q.len(), head_dim);
                 let head = HeadF32::new(slab(block), head_dim).expect("slab of another geometry");
                 block_f32(&mut softmax, q, scale, &head, seen, out);

@@ -11,7 +11,7 @@ use crate::weights::Vector;
 pub fn rmsnorm(isa: Isa, x: &[f32], w: &Vector<'_>, eps: f32, out: &mut [f32]) {
     assert!(x.len() == w.len() && x.len() == out.len());
     match isa {
-        Isa::Scalar => scalar::elementwise::rmsnorm(x, w, eps, out),
+        _ => scalar::elementwise::rmsnorm(x, w, eps, out),
     }
 }
 
@@ -22,7 +22,7 @@ pub fn rmsnorm(isa: Isa, x: &[f32], w: &Vector<'_>, eps: f32, out: &mut [f32]) {
 pub fn rmsnorm_in_place(isa: Isa, x: &mut [f32], w: &Vector<'_>, eps: f32) {
     assert!(x.len() == w.len());
     match isa {
-        Isa::Scalar => scalar::elementwise::rmsnorm_in_place(x, w, eps),
+        _ => scalar::elementwise::rmsnorm_in_place(x, w, eps),
     }
 }
 
@@ -33,7 +33,7 @@ pub fn rmsnorm_in_place(isa: Isa, x: &mut [f32], w: &Vector<'_>, eps: f32) {
 pub fn rope(isa: Isa, x: &mut [f32], cos: &[f32], sin: &[f32]) {
     assert!(cos.len() == sin.len() && x.len() == 2 * cos.len());
     match isa {
-        Isa::Scalar => scalar::elementwise::rope(x, cos, sin),
+        _ => scalar::elementwise::rope(x, cos, sin),
     }
 }
 
@@ -44,7 +44,7 @@ pub fn rope(isa: Isa, x: &mut [f32], cos: &[f32], sin: &[f32]) {
 pub fn swiglu(isa: Isa, gate: &mut [f32], up: &[f32]) {
     assert!(gate.len() == up.len());
     match isa {
-        Isa::Scalar => scalar::elementwise::swiglu(gate, up),
+        _ => scalar::elementwise::swiglu(gate, up),
     }
 }
 
@@ -55,7 +55,7 @@ pub fn swiglu(isa: Isa, gate: &mut [f32], up: &[f32]) {
 pub fn add(isa: Isa, x: &mut [f32], y: &[f32]) {
     assert!(x.len() == y.len());
     match isa {
-        Isa::Scalar => scalar::elementwise::add(x, y),
+        _ => scalar::elementwise::add(x, y),
     }
 }
 
@@ -67,7 +67,7 @@ pub fn add(isa: Isa, x: &mut [f32], y: &[f32]) {
 pub fn condition(isa: Isa, x: &mut [f32], factor: &[f32]) {
     assert!(x.len() == factor.len());
     match isa {
-        Isa::Scalar => {
+        _ => {
             scalar::elementwise::multiply(x, factor);
             scalar::elementwise::hadamard(x, hadamard_run(x.len()));
         }

@@ -15,7 +15,7 @@ pub fn quantize_q32(isa: Isa, precision: Precision, x: &[f32], out: &mut [BlockQ
     assert!(rest.is_empty() && runs.len() == out.len(), "x and out differ in length");
     for (x, out) in runs.iter().zip(out) {
         match isa {
-            Isa::Scalar => scalar::quantize_q32(x, precision, out),
+            _ => scalar::quantize_q32(x, precision, out),
         }
     }
 }
@@ -29,7 +29,7 @@ pub fn quantize_q256(isa: Isa, precision: Precision, x: &[f32], out: &mut [Block
     assert!(rest.is_empty() && runs.len() == out.len(), "x and out differ in length");
     for (x, out) in runs.iter().zip(out) {
         match isa {
-            Isa::Scalar => scalar::quantize_q256(x, precision, out),
+            _ => scalar::quantize_q256(x, precision, out),
         }
     }
 }
@@ -52,7 +52,7 @@ pub fn matmul(isa: Isa, w: &Matrix<'_>, input: &Input<'_>, mut out: Tile<'_, f32
     assert_eq!(Some(found), input.tokens.checked_mul(per_token), "activations of another form");
     assert!(out.rows().end <= input.tokens && out.cols().end <= w.rows(), "tile outside the product");
     match isa {
-        Isa::Scalar => scalar::matmul(w, input, &mut out),
+        _ => scalar::matmul(w, input, &mut out),
     }
 }
 
