@@ -17,6 +17,8 @@ pub fn quantize_q32(isa: Isa, precision: Precision, x: &[f32], out: &mut [BlockQ
     assert!(rest.is_empty() && runs.len() == out.len(), "x and out differ in length");
     for (x, out) in runs.iter().zip(out) {
         match isa {
+            #[cfg(target_arch = "x86_64")]
+            Isa::Avx2(token) => avx2::quantize_q32(token, x, precision, out),
             _ => scalar::quantize_q32(x, precision, out),
         }
     }
@@ -31,6 +33,8 @@ pub fn quantize_q256(isa: Isa, precision: Precision, x: &[f32], out: &mut [Block
     assert!(rest.is_empty() && runs.len() == out.len(), "x and out differ in length");
     for (x, out) in runs.iter().zip(out) {
         match isa {
+            #[cfg(target_arch = "x86_64")]
+            Isa::Avx2(token) => avx2::quantize_q256(token, x, precision, out),
             _ => scalar::quantize_q256(x, precision, out),
         }
     }

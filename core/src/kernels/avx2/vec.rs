@@ -29,18 +29,12 @@ loads! {
     load_i8: [i8; 32] => __m256i, _mm256_loadu_si256;
     /// 16 integers of 16 bits.
     load_i16: [i16; 16] => __m256i, _mm256_loadu_si256;
-    /// 8 integers.
-    load_i32: [i32; 8] => __m256i, _mm256_loadu_si256;
     /// 16 bytes.
     load_half: [u8; 16] => __m128i, _mm_loadu_si128;
     /// 8 integers of 16 bits.
     load_u16: [u16; 8] => __m128i, _mm_loadu_si128;
     /// 8 floats.
     load: [f32; 8] => __m256, _mm256_loadu_ps;
-    /// 8 floats as bytes.
-    load_raw: [[u8; 4]; 8] => __m256, _mm256_loadu_ps;
-    /// 8 integers of 16 bits as bytes.
-    load_raw16: [[u8; 2]; 8] => __m128i, _mm_loadu_si128;
     /// 4 bytes, eight times.
     splat_4: [i8; 4] => __m256i, splat_dword;
     /// 2 integers of 16 bits, eight times.
