@@ -10,16 +10,24 @@ use crate::par::Tile;
 use crate::weights::Matrix;
 use core::arch::x86_64::*;
 
-/// Few tokens: `out[token][row] = w[row] . x[token]`, straight from blocks of `L` bytes.
+/// Few tokens: `out[token][row] = w[row] . x[token]`, straight from the blocks.
 #[target_feature(enable = "avx2,fma,f16c")]
-pub(super) fn few<const TY: u8, const L: usize>(w: &Matrix<'_>, input: &Input<'_>, out: &mut Tile<'_, f32>) {
+pub(super) fn few(w: &Matrix<'_>, input: &Input<'_>, out: &mut Tile<'_, f32>) {
     let blocks = w.cols() / 256;
     let (rows, fine) = (out.cols(), input.precision == Precision::Fine);
     for row in rows.clone().step_by(PANEL) {
-        let these = rows_of::<L>(w, row, rows.end, 0..blocks);
+        let these = rows_of(w, row, rows.end, 0..blocks);
         for token in out.rows() {
             let x = &input.q256[token * blocks..][..blocks];
-            put(out, token, row, &one::<TY, L>(&these, x, fine));
+            let results = match w.ty() as u8 {
+                Q2_K => one::<Q2_K, 84>(&these, x, fine),
+                Q3_K => one::<Q3_K, 110>(&these, x, fine),
+                Q4_K => one::<Q4_K, 144>(&these, x, fine),
+                Q5_K => one::<Q5_K, 176>(&these, x, fine),
+                Q6_K => one::<Q6_K, 210>(&these, x, fine),
+                _ => one::<IQ4_XS, 136>(&these, x, fine),
+            };
+            put(out, token, row, &results);
         }
     }
 }
@@ -27,18 +35,14 @@ pub(super) fn few<const TY: u8, const L: usize>(w: &Matrix<'_>, input: &Input<'_
 /// Eight rows times one token.
 #[target_feature(enable = "avx2,fma,f16c")]
 #[inline(never)]
-fn one<const TY: u8, const L: usize>(
-    rows: &[&[[u8; L]]; PANEL],
-    x: &[BlockQ256],
-    fine: bool,
-) -> [f32; PANEL] {
+fn one<const TY: u8, const L: usize>(rows: &[&[u8]; PANEL], x: &[BlockQ256], fine: bool) -> [f32; PANEL] {
     let mut acc = _mm256_setzero_ps();
     for (b, x) in x.iter().enumerate() {
         let mut raw = [&[0; L]; PANEL];
         let mut parts = [_mm256_setzero_si256(); PANEL];
         let mut mins = [_mm256_setzero_si256(); PANEL];
         for r in 0..PANEL {
-            raw[r] = &rows[r][b];
+            raw[r] = &rows[r].as_chunks().0[b];
             (parts[r], mins[r]) = block::<TY, L>(raw[r], x, fine);
         }
         let dx = _mm256_set1_ps(x.d);
@@ -132,20 +136,20 @@ pub(super) fn many(w: &Matrix<'_>, input: &Input<'_>, out: &mut Tile<'_, f32>) {
 /// Lays out block `b` of eight rows of `w`, by its type.
 #[target_feature(enable = "avx2,f16c")]
 fn fill(w: &Matrix<'_>, row: usize, end: usize, b: usize, panel: &mut Panel) {
-    let b = b..b + 1;
+    let rows = rows_of(w, row, end, b..b + 1);
     match w.ty() as u8 {
-        Q2_K => fill_of::<Q2_K, 84>(&rows_of(w, row, end, b), panel),
-        Q3_K => fill_of::<Q3_K, 110>(&rows_of(w, row, end, b), panel),
-        Q4_K => fill_of::<Q4_K, 144>(&rows_of(w, row, end, b), panel),
-        Q5_K => fill_of::<Q5_K, 176>(&rows_of(w, row, end, b), panel),
-        Q6_K => fill_of::<Q6_K, 210>(&rows_of(w, row, end, b), panel),
-        _ => fill_of::<IQ4_XS, 136>(&rows_of(w, row, end, b), panel),
+        Q2_K => fill_of::<Q2_K, 84>(&rows, panel),
+        Q3_K => fill_of::<Q3_K, 110>(&rows, panel),
+        Q4_K => fill_of::<Q4_K, 144>(&rows, panel),
+        Q5_K => fill_of::<Q5_K, 176>(&rows, panel),
+        Q6_K => fill_of::<Q6_K, 210>(&rows, panel),
+        _ => fill_of::<IQ4_XS, 136>(&rows, panel),
     }
 }
 
 #[target_feature(enable = "avx2,f16c")]
 #[inline(never)]
-fn fill_of<const TY: u8, const L: usize>(rows: &[&[[u8; L]]; PANEL], panel: &mut Panel) {
+fn fill_of<const TY: u8, const L: usize>(rows: &[&[u8]; PANEL], panel: &mut Panel) {
     let zero = _mm256_setzero_si256();
     let mut raw = [&[0; L]; PANEL];
     // By row; the elements of a vector are four weights, or two sub-scales, of a row.
@@ -153,7 +157,7 @@ fn fill_of<const TY: u8, const L: usize>(rows: &[&[[u8; L]]; PANEL], panel: &mut
     let mut twice = [[zero; PANEL]; 2];
     let mut sub = [zero; PANEL];
     for r in 0..PANEL {
-        raw[r] = &rows[r][0];
+        raw[r] = &rows[r].as_chunks().0[0];
         for (q, run) in q.iter_mut().zip(weights::<TY, L>(raw[r])) {
             q[r] = run;
         }

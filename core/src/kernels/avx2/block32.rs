@@ -12,16 +12,24 @@ use core::arch::x86_64::*;
 /// Blocks of a panel's row.
 const BLOCKS: usize = CHUNK / 32;
 
-/// Few tokens: `out[token][row] = w[row] . x[token]`, straight from blocks of `L` bytes.
+/// Few tokens: `out[token][row] = w[row] . x[token]`, straight from the blocks.
 #[target_feature(enable = "avx2,fma,f16c")]
-pub(super) fn few<const TY: u8, const L: usize>(w: &Matrix<'_>, input: &Input<'_>, out: &mut Tile<'_, f32>) {
+pub(super) fn few(w: &Matrix<'_>, input: &Input<'_>, out: &mut Tile<'_, f32>) {
     let blocks = w.cols() / 32;
     let (rows, fine) = (out.cols(), input.precision == Precision::Fine);
     for row in rows.clone().step_by(PANEL) {
-        let these = rows_of::<L>(w, row, rows.end, 0..blocks);
+        let these = rows_of(w, row, rows.end, 0..blocks);
         for token in out.rows() {
             let x = &input.q32[token * blocks..][..blocks];
-            put(out, token, row, &one::<TY, L>(&these, x, fine));
+            let results = match w.ty() as u8 {
+                Q4_0 => one::<Q4_0, 18>(&these, x, fine),
+                Q4_1 => one::<Q4_1, 20>(&these, x, fine),
+                Q5_0 => one::<Q5_0, 22>(&these, x, fine),
+                Q5_1 => one::<Q5_1, 24>(&these, x, fine),
+                Q8_0 => one::<Q8_0, 34>(&these, x, fine),
+                _ => one::<IQ4_NL, 18>(&these, x, fine),
+            };
+            put(out, token, row, &results);
         }
     }
 }
@@ -29,11 +37,8 @@ pub(super) fn few<const TY: u8, const L: usize>(w: &Matrix<'_>, input: &Input<'_
 /// Eight rows times one token.
 #[target_feature(enable = "avx2,fma,f16c")]
 #[inline(never)]
-fn one<const TY: u8, const L: usize>(rows: &[&[[u8; L]]; PANEL], x: &[BlockQ32], fine: bool) -> [f32; PANEL] {
-    let mut rows = *rows;
-    for row in &mut rows {
-        *row = &row[..x.len()];
-    }
+fn one<const TY: u8, const L: usize>(rows: &[&[u8]; PANEL], x: &[BlockQ32], fine: bool) -> [f32; PANEL] {
+    let rows = blocks_of::<L>(rows, x.len());
     let (ones, high) = (_mm256_set1_epi16(1), _mm256_set1_epi16(128));
     let mut acc = _mm256_setzero_ps();
     for (b, x) in x.iter().enumerate() {
@@ -68,6 +73,16 @@ fn one<const TY: u8, const L: usize>(rows: &[&[[u8; L]]; PANEL], x: &[BlockQ32],
     let mut out = [0.0; PANEL];
     store(&mut out, acc);
     out
+}
+
+/// The first `n` blocks of eight rows.
+#[inline(always)]
+fn blocks_of<'a, const L: usize>(rows: &[&'a [u8]; PANEL], n: usize) -> [&'a [[u8; L]]; PANEL] {
+    let mut blocks = [&[][..]; PANEL];
+    for (blocks, row) in blocks.iter_mut().zip(rows) {
+        *blocks = &row.as_chunks().0[..n];
+    }
+    blocks
 }
 
 /// Many tokens: the same, by way of panels.
@@ -132,22 +147,25 @@ fn start(x: &[BlockQ32], offset: i32, starts: &mut [i32; BLOCKS]) {
 /// Lays out eight rows of `w`, by its type.
 #[target_feature(enable = "avx2,f16c")]
 fn fill(w: &Matrix<'_>, row: usize, end: usize, blocks: core::ops::Range<usize>, panel: &mut Panel) {
+    let rows = rows_of(w, row, end, blocks);
     match w.ty() as u8 {
-        Q4_0 => fill_of::<Q4_0, 18>(&rows_of(w, row, end, blocks), panel),
-        Q4_1 => fill_of::<Q4_1, 20>(&rows_of(w, row, end, blocks), panel),
-        Q5_0 => fill_of::<Q5_0, 22>(&rows_of(w, row, end, blocks), panel),
-        Q5_1 => fill_of::<Q5_1, 24>(&rows_of(w, row, end, blocks), panel),
-        Q8_0 => fill_of::<Q8_0, 34>(&rows_of(w, row, end, blocks), panel),
-        _ => fill_of::<IQ4_NL, 18>(&rows_of(w, row, end, blocks), panel),
+        Q4_0 => fill_of::<Q4_0, 18>(&rows, panel),
+        Q4_1 => fill_of::<Q4_1, 20>(&rows, panel),
+        Q5_0 => fill_of::<Q5_0, 22>(&rows, panel),
+        Q5_1 => fill_of::<Q5_1, 24>(&rows, panel),
+        Q8_0 => fill_of::<Q8_0, 34>(&rows, panel),
+        _ => fill_of::<IQ4_NL, 18>(&rows, panel),
     }
 }
 
 #[target_feature(enable = "avx2,f16c")]
 #[inline(never)]
-fn fill_of<const TY: u8, const L: usize>(rows: &[&[[u8; L]]; PANEL], panel: &mut Panel) {
+fn fill_of<const TY: u8, const L: usize>(rows: &[&[u8]; PANEL], panel: &mut Panel) {
+    let blocks = rows[0].len() / L;
+    let rows = blocks_of::<L>(rows, blocks);
     let groups = panel.w.as_chunks_mut::<8>().0;
     let scales = panel.d.iter_mut().zip(&mut panel.m);
-    for (b, (w, (d, m))) in groups.iter_mut().zip(scales).enumerate().take(rows[0].len()) {
+    for (b, (w, (d, m))) in groups.iter_mut().zip(scales).enumerate().take(blocks) {
         let mut raw = [&[0; L]; PANEL];
         let mut q = [_mm256_setzero_si256(); PANEL];
         for r in 0..PANEL {

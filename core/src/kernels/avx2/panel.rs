@@ -6,6 +6,7 @@ use super::vec::*;
 use crate::par::Tile;
 use crate::weights::Matrix;
 use core::arch::x86_64::*;
+use core::ops::Range;
 
 /// Rows of a panel: the sums of a vector.
 pub(super) const PANEL: usize = 8;
@@ -14,7 +15,7 @@ pub(super) const CHUNK: usize = 256;
 /// Tokens of a micro-kernel.
 pub(super) const GROUP: usize = 4;
 /// Rows and tokens whose results are kept while the chunks go by.
-pub(super) const ROWS: usize = 32;
+pub(super) const ROWS: usize = 64;
 /// As [`ROWS`]; a multiple of [`GROUP`].
 pub(super) const TOKENS: usize = 64;
 /// From so many tokens on panels pay.
@@ -47,18 +48,15 @@ impl Panel {
     };
 }
 
-/// The blocks of eight rows from `row`; past `end` the last row again, whose results are dropped.
-#[inline(always)]
-pub(super) fn rows_of<'a, const L: usize>(
-    w: &Matrix<'a>,
-    row: usize,
-    end: usize,
-    blocks: core::ops::Range<usize>,
-) -> [&'a [[u8; L]]; PANEL] {
+/// The bytes of `blocks` of eight rows from `row`; past `end` the last row again, whose results
+/// are dropped.
+#[inline(never)]
+pub(super) fn rows_of<'a>(w: &Matrix<'a>, row: usize, end: usize, blocks: Range<usize>) -> [&'a [u8]; PANEL] {
+    let bytes = w.ty().block_bytes();
     let mut rows = [&[][..]; PANEL];
     for (i, these) in rows.iter_mut().enumerate() {
         let row = (row + i).min(end - 1);
-        *these = &w.rows_data(row..row + 1).as_chunks().0[blocks.clone()];
+        *these = &w.rows_data(row..row + 1)[blocks.start * bytes..blocks.end * bytes];
     }
     rows
 }
