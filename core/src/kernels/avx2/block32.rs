@@ -91,7 +91,7 @@ pub(super) fn many(w: &Matrix<'_>, input: &Input<'_>, out: &mut Tile<'_, f32>) {
     let ty = w.ty() as u8;
     let blocks = w.cols() / 32;
     let (rows, tokens) = (out.cols(), out.rows());
-    let mut panel = Panel::ZERO;
+    let mut panel = core::hint::black_box(Panel::ZERO);
     let mut starts = [[0i32; BLOCKS]; TOKENS];
     for row in rows.clone().step_by(ROWS) {
         let end = rows.end.min(row + ROWS);
@@ -202,6 +202,7 @@ fn group<const SPAN: usize>(
     for t in 0..GROUP {
         acc[t] = load(&results[t]);
     }
+    let quads = if SPAN == 1 { panel.quads } else { 2 };
     let scales = panel.d.iter().zip(&panel.m);
     let panels = panel.w.as_chunks::<4>().0.as_chunks::<2>().0.iter().zip(scales);
     for (b, (w, (d, m))) in panels.enumerate().take(n) {
@@ -210,7 +211,7 @@ fn group<const SPAN: usize>(
             sums[t] = _mm256_set1_epi32(starts[t][b]);
         }
         if fine {
-            for (i, w) in w.iter().enumerate() {
+            for (i, w) in w[..quads].iter().enumerate() {
                 let mut four = [fours(&x[0][b].hi, i); GROUP];
                 for t in 1..GROUP {
                     four[t] = fours(&x[t][b].hi, i);
@@ -218,7 +219,7 @@ fn group<const SPAN: usize>(
                 quad::<SPAN>(w, four, high, &mut sums);
             }
         }
-        for (i, w) in w.iter().enumerate() {
+        for (i, w) in w[..quads].iter().enumerate() {
             let mut four = [fours(&x[0][b].lo, i); GROUP];
             for t in 1..GROUP {
                 four[t] = fours(&x[t][b].lo, i);

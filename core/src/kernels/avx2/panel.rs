@@ -26,6 +26,9 @@ pub(super) type Results = [[[f32; PANEL]; TOKENS]; ROWS / PANEL];
 
 /// See the module.
 pub(super) struct Panel {
+    /// Runs of 16 elements in a block of 32: two. A number that the compiler does not know keeps
+    /// it from unrolling a loop whose vectors then would not fit the registers.
+    pub quads: usize,
     /// Weights, of type i8 if they have a sign.
     pub w: [Aligned<[u8; 32]>; CHUNK / 4],
     /// Sub-scale of 16 elements of each row, twice. Blocks of 256 only.
@@ -40,6 +43,7 @@ pub(super) struct Panel {
 
 impl Panel {
     pub(super) const ZERO: Panel = Panel {
+        quads: 2,
         w: [Aligned([0; 32]); CHUNK / 4],
         scales: [Aligned([0; 16]); CHUNK / 16],
         sub: [Aligned([0; 16]); CHUNK / 32],
