@@ -5,6 +5,7 @@ use kinglet_core::ops::{self, BlockQ32, BlockQ256, Forms, Input, Isa, Precision}
 use kinglet_core::par::{Single, Tile, for_each_tile};
 use kinglet_core::quant::{WeightType, dequantize};
 use kinglet_core::weights::Matrix;
+use kinglet_tests::isas::all_isas;
 use kinglet_tests::naive;
 
 fn all_types() -> impl Iterator<Item = WeightType> {
@@ -108,12 +109,19 @@ fn forms(ty: WeightType, precision: Precision, x: &[f32]) -> (Vec<BlockQ32>, Vec
 }
 
 /// The product in tiles of the given size.
-fn product(w: &Matrix<'_>, precision: Precision, x: &[f32], tile_rows: usize, tile_cols: usize) -> Vec<f32> {
+fn product(
+    isa: Isa,
+    w: &Matrix<'_>,
+    precision: Precision,
+    x: &[f32],
+    tile_rows: usize,
+    tile_cols: usize,
+) -> Vec<f32> {
     let (q32, q256) = forms(w.ty(), precision, x);
     let input = Input { tokens: x.len() / w.cols(), k: w.cols(), precision, x, q32: &q32, q256: &q256 };
     let mut out = vec![f32::MAX; input.tokens * w.rows()];
     for_each_tile(&Single, &mut out, w.rows(), tile_rows, tile_cols, |tile| {
-        ops::matmul(Isa::Scalar, w, &input, tile);
+        ops::matmul(isa, w, &input, tile);
     });
     out
 }
@@ -156,14 +164,12 @@ fn every_type_token_count_and_split_gives_the_bits_of_the_contract() {
                 }
                 for (tile_rows, tile_cols) in [(tokens, rows), (1, rows), (tokens, 1), (5, 3), (9, 4), (3, 6)]
                 {
-                    let ours = product(&w, precision, &x, tile_rows, tile_cols);
-                    let difference = first_difference(&ours, &truth);
-                    assert_eq!(
-                        difference,
-                        None,
-                        "{} k {k} tokens {tokens} tiles {tile_rows} x {tile_cols}",
-                        ty.name()
-                    );
+                    for isa in all_isas() {
+                        let ours = product(isa, &w, precision, &x, tile_rows, tile_cols);
+                        let difference = first_difference(&ours, &truth);
+                        let case = (ty.name(), isa.name(), k, tokens, (tile_rows, tile_cols));
+                        assert_eq!(difference, None, "{case:?}");
+                    }
                 }
             }
         }
@@ -179,7 +185,9 @@ fn the_checker_notices_one_weight_one_activation_one_bit() {
         let mut x: Vec<f32> = (0..4 * k).map(|i| 1.0 + (i % 7) as f32).collect();
         let coarse = Precision::Coarse;
         let truth = by_the_contract(&Matrix::new(ty, 3, k, &data).unwrap(), coarse, &x);
-        let ours = |data: &[u8], x: &[f32]| product(&Matrix::new(ty, 3, k, data).unwrap(), coarse, x, 4, 3);
+        let ours = |data: &[u8], x: &[f32]| {
+            product(Isa::Scalar, &Matrix::new(ty, 3, k, data).unwrap(), coarse, x, 4, 3)
+        };
         assert_eq!(first_difference(&ours(&data, &x), &truth), None);
         x[k + 3] += 2.0;
         assert_ne!(first_difference(&ours(&data, &x), &truth), None, "{}: activation", ty.name());
@@ -203,7 +211,7 @@ fn close_to_the_product_of_dequantised_weights() {
         let data = weights(ty, rows, k, &mut random);
         let w = Matrix::new(ty, rows, k, &data).unwrap();
         let x: Vec<f32> = (0..tokens * k).map(|_| random.below(20_001) as f32 / 1e4 - 1.0).collect();
-        let ours = product(&w, precision, &x, tokens, rows);
+        let ours = product(Isa::Scalar, &w, precision, &x, tokens, rows);
         let mut floats = vec![0.0; rows * k];
         dequantize(ty, &data, &mut floats).unwrap();
         for (i, ours) in ours.iter().enumerate() {

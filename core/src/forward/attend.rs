@@ -51,7 +51,7 @@ impl Engine<'_> {
                             turn(ctx.isa, reference, angles, reference_of);
                         }
                         conditioned.copy_from_slice(k);
-                        ops::elementwise::subtract(ctx.isa, conditioned, reference);
+                        ops::elementwise::subtract(conditioned, reference);
                         ops::elementwise::condition(ctx.isa, conditioned, &k_factor[head.clone()]);
                         let dk = math::quantize(conditioned, &mut kq[..d]);
                         let dv = math::quantize(v, &mut vq[..d]);

@@ -1,6 +1,8 @@
 //! Entry point for attention: a few query heads that read the same KV head of a sequence.
 
 use super::{Isa, elementwise};
+#[cfg(target_arch = "x86_64")]
+use crate::kernels::avx2;
 use crate::kernels::scalar::attention::{Softmax, block_f32, block_q8};
 use crate::kv::{BLOCK_TOKENS, HeadF32, HeadQ8, KvType};
 use crate::math;
@@ -107,7 +109,6 @@ pub fn attend<'kv>(
     slab: impl Fn(usize) -> &'kv [u8],
     reference: impl Fn(usize, &mut [f32]),
 ) {
-    let Isa::Scalar = isa;
     let d = group.head_dim;
     let longest = group.visible[..group.len].iter().copied().max().unwrap_or(0);
     let mut turned = [0.0; MAX_HEAD_DIM];
@@ -126,7 +127,12 @@ pub fn attend<'kv>(
                 KvType::Q8 => {
                     let head = HeadQ8::new(slab, d).expect("slab of another geometry");
                     let offset = math::dot(&group.raw[i][..d], &turned[..d]) * group.root;
-                    block_q8(softmax, (&group.q[i][..d], group.scale[i], offset), &head, seen, out);
+                    let query = (&group.q[i][..d], group.scale[i], offset);
+                    match isa {
+                        #[cfg(target_arch = "x86_64")]
+                        Isa::Avx2(token) => avx2::attend_q8(token, softmax, query, &head, seen, out),
+                        _ => block_q8(softmax, query, &head, seen, out),
+                    }
                 }
                 KvType::F32 => {
                     let head = HeadF32::new(slab, d).expect("slab of another geometry");

@@ -1,6 +1,8 @@
 //! Entry points for norms, rope, feed-forward activation and the conditioning transform.
 
 use super::Isa;
+#[cfg(target_arch = "x86_64")]
+use crate::kernels::avx2;
 use crate::kernels::scalar;
 use crate::weights::Vector;
 
@@ -11,7 +13,9 @@ use crate::weights::Vector;
 pub fn rmsnorm(isa: Isa, x: &[f32], w: &Vector<'_>, eps: f32, out: &mut [f32]) {
     assert!(x.len() == w.len() && x.len() == out.len());
     match isa {
-        Isa::Scalar => scalar::elementwise::rmsnorm(x, w, eps, out),
+        #[cfg(target_arch = "x86_64")]
+        Isa::Avx2(token) => avx2::rmsnorm(token, x, w, eps, out),
+        _ => scalar::elementwise::rmsnorm(x, w, eps, out),
     }
 }
 
@@ -22,7 +26,9 @@ pub fn rmsnorm(isa: Isa, x: &[f32], w: &Vector<'_>, eps: f32, out: &mut [f32]) {
 pub fn rmsnorm_in_place(isa: Isa, x: &mut [f32], w: &Vector<'_>, eps: f32) {
     assert!(x.len() == w.len());
     match isa {
-        Isa::Scalar => scalar::elementwise::rmsnorm_in_place(x, w, eps),
+        #[cfg(target_arch = "x86_64")]
+        Isa::Avx2(token) => avx2::rmsnorm_in_place(token, x, w, eps),
+        _ => scalar::elementwise::rmsnorm_in_place(x, w, eps),
     }
 }
 
@@ -33,7 +39,9 @@ pub fn rmsnorm_in_place(isa: Isa, x: &mut [f32], w: &Vector<'_>, eps: f32) {
 pub fn rope(isa: Isa, x: &mut [f32], cos: &[f32], sin: &[f32]) {
     assert!(cos.len() == sin.len() && x.len() == 2 * cos.len());
     match isa {
-        Isa::Scalar => scalar::elementwise::rope(x, cos, sin),
+        #[cfg(target_arch = "x86_64")]
+        Isa::Avx2(token) => avx2::rope(token, x, cos, sin),
+        _ => scalar::elementwise::rope(x, cos, sin),
     }
 }
 
@@ -44,7 +52,9 @@ pub fn rope(isa: Isa, x: &mut [f32], cos: &[f32], sin: &[f32]) {
 pub fn swiglu(isa: Isa, gate: &mut [f32], up: &[f32]) {
     assert!(gate.len() == up.len());
     match isa {
-        Isa::Scalar => scalar::elementwise::swiglu(gate, up),
+        #[cfg(target_arch = "x86_64")]
+        Isa::Avx2(token) => avx2::swiglu(token, gate, up),
+        _ => scalar::elementwise::swiglu(gate, up),
     }
 }
 
@@ -55,19 +65,19 @@ pub fn swiglu(isa: Isa, gate: &mut [f32], up: &[f32]) {
 pub fn add(isa: Isa, x: &mut [f32], y: &[f32]) {
     assert!(x.len() == y.len());
     match isa {
-        Isa::Scalar => scalar::elementwise::add(x, y),
+        #[cfg(target_arch = "x86_64")]
+        Isa::Avx2(token) => avx2::add(token, x, y),
+        _ => scalar::elementwise::add(x, y),
     }
 }
 
-/// `x -= y`. Both `[n]`.
+/// `x -= y`. Both `[n]`. One form serves every instruction set.
 ///
 /// # Panics
 /// If the lengths differ.
-pub fn subtract(isa: Isa, x: &mut [f32], y: &[f32]) {
+pub fn subtract(x: &mut [f32], y: &[f32]) {
     assert!(x.len() == y.len());
-    match isa {
-        Isa::Scalar => scalar::elementwise::subtract(x, y),
-    }
+    scalar::elementwise::subtract(x, y);
 }
 
 /// Conditions a head before it is quantised: `x * factor`, then the Walsh-Hadamard transform over
@@ -78,7 +88,12 @@ pub fn subtract(isa: Isa, x: &mut [f32], y: &[f32]) {
 pub fn condition(isa: Isa, x: &mut [f32], factor: &[f32]) {
     assert!(x.len() == factor.len());
     match isa {
-        Isa::Scalar => {
+        #[cfg(target_arch = "x86_64")]
+        Isa::Avx2(token) => {
+            avx2::multiply(token, x, factor);
+            avx2::hadamard(token, x, hadamard_run(x.len()));
+        }
+        _ => {
             scalar::elementwise::multiply(x, factor);
             scalar::elementwise::hadamard(x, hadamard_run(x.len()));
         }

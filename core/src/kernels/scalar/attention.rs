@@ -9,8 +9,8 @@ use crate::math;
 /// Running maximum and sum of a head's softmax.
 #[derive(Clone, Copy, Debug)]
 pub struct Softmax {
-    m: f32,
-    l: f32,
+    pub(crate) m: f32,
+    pub(crate) l: f32,
 }
 
 impl Softmax {
