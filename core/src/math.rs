@@ -297,8 +297,8 @@ mod tests {
         assert_eq!(exp(f32::NEG_INFINITY).to_bits(), 0.0f32.to_bits());
         assert_eq!(exp(f32::INFINITY), f32::INFINITY);
         assert!(exp(f32::NAN).is_nan());
-        assert!(exp(EXP_MAX).is_finite() || exp(EXP_MAX) == f32::INFINITY);
-        assert!(exp(EXP_MIN) >= f32::MIN_POSITIVE * 0.999);
+        assert!(exp(EXP_MAX).is_finite());
+        assert!(exp(EXP_MIN) >= f32::MIN_POSITIVE);
         assert_eq!(silu(f32::MIN), -0.0);
     }
 

@@ -13,7 +13,7 @@ pub use trace::{Point, Trace};
 
 use crate::cast::{Arena, RegionError};
 use crate::config::Config;
-use crate::kv::{Geometry, KvError, Pool, SeqId};
+use crate::kv::{Geometry, KvError, KvType, Pool, SeqId};
 use crate::ops::Isa;
 use crate::par::Workers;
 use crate::requirements::{Limits, LimitsError, Requirements};
@@ -169,7 +169,7 @@ pub struct Engine<'m> {
 }
 
 impl<'m> Engine<'m> {
-    /// Puts a model and its memory together. Touches of the KV region nothing.
+    /// Puts a model and its memory together. Touches nothing of the KV region.
     ///
     /// # Errors
     /// Limits out of range, a region too small or misaligned, weights of another model.
@@ -199,6 +199,9 @@ impl<'m> Engine<'m> {
     fn fill_tables(&mut self) {
         let (s, width, half) = (&mut self.scratch, self.config.kv_dim(), self.config.head_dim / 2);
         tables::rotary_frequencies(&self.config, s.inv_freq);
+        if self.limits.kv_type == KvType::F32 {
+            return;
+        }
         let blocks = s.block_cos.chunks_exact_mut(half).zip(s.block_sin.chunks_exact_mut(half));
         for (i, (cos, sin)) in blocks.enumerate() {
             tables::rotary_angles(tables::block_middle(i), s.inv_freq, cos, sin);
@@ -268,7 +271,8 @@ impl<'m> Engine<'m> {
     ///
     /// # Errors
     /// See [`ForwardError`]. All but [`ForwardError::NonFinite`] are found before any work; in every
-    /// case the sequences are as they were.
+    /// case the sequences are as they were. A NaN that only the output matrix holds is found after earlier rows
+    /// have gone to `sink`.
     pub fn forward(
         &mut self,
         workers: &dyn Workers,

@@ -84,8 +84,8 @@ pub(crate) fn bytes(c: &Config, limits: &Limits) -> usize {
         (c.n_layers, c.kv_dim()),
         (c.n_layers, c.kv_dim()),
         (c.n_layers, c.kv_dim()),
-        (limits.blocks_per_sequence(), c.head_dim / 2),
-        (limits.blocks_per_sequence(), c.head_dim / 2),
+        (limits.block_angles(), c.head_dim / 2),
+        (limits.block_angles(), c.head_dim / 2),
     ];
     let mut total = array_bytes::<BlockQ32>(b, widest(c) / 32)
         .saturating_add(array_bytes::<BlockQ256>(b, widest(c) / 256))
@@ -118,8 +118,8 @@ impl<'m> Scratch<'m> {
             q_factor: floats(c.n_layers, c.kv_dim())?,
             k_factor: floats(c.n_layers, c.kv_dim())?,
             k_constant: floats(c.n_layers, c.kv_dim())?,
-            block_cos: floats(limits.blocks_per_sequence(), c.head_dim / 2)?,
-            block_sin: floats(limits.blocks_per_sequence(), c.head_dim / 2)?,
+            block_cos: floats(limits.block_angles(), c.head_dim / 2)?,
+            block_sin: floats(limits.block_angles(), c.head_dim / 2)?,
             q32: arena.take(b.saturating_mul(widest(c) / 32))?,
             q256: arena.take(b.saturating_mul(widest(c) / 256))?,
             position: arena.take(b)?,

@@ -288,7 +288,7 @@ pub(super) fn linear<const N: usize>(ctx: &Ctx<'_>, input: &Input<'_>, parts: [P
     let total: usize = weights.iter().map(|(w, _)| w.rows()).sum();
     let outs = parts.map(|(w, _, out)| Rows::new(&mut out[..n * w.rows()], w.rows()));
     // Enough tasks that a slow core does not hold up the rest, each large enough to be worth taking.
-    let cols = (total / (ctx.workers.count() * 8)).clamp(16, 64).next_multiple_of(8);
+    let cols = (total / ctx.workers.count().clamp(1, 1024) / 8).clamp(16, 64).next_multiple_of(8);
     for_each_tile_of(ctx.workers, outs, 64, cols, |which, mut tile| {
         let (w, bias) = weights[which];
         let (tokens, cols) = (tile.rows(), tile.cols());
