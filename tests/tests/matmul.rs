@@ -176,6 +176,46 @@ fn every_type_token_count_and_split_gives_the_bits_of_the_contract() {
     }
 }
 
+/// Where every weight and every activation is as large as can be, nothing may saturate.
+#[test]
+fn the_largest_sums_have_the_bits_of_the_contract() {
+    for (ty, fill) in all_types().flat_map(|ty| [0xFF, 0x80, 0x7F, 0x81, 0x00, 0x0F, 0xF0].map(|f| (ty, f))) {
+        let (rows, k) = (9, 512);
+        let mut data = vec![fill; rows * ty.row_bytes(k)];
+        for block in data.chunks_mut(ty.block_bytes()) {
+            match ty {
+                WeightType::F32 => block.copy_from_slice(&1.5f32.to_le_bytes()),
+                WeightType::F16 | WeightType::Bf16 => block.copy_from_slice(&0x3E00u16.to_le_bytes()),
+                _ => {}
+            }
+            for at in naive::half_offsets(ty) {
+                block[*at..][..2].copy_from_slice(&0x2E01u16.to_le_bytes());
+            }
+        }
+        let w = Matrix::new(ty, rows, k, &data).unwrap();
+        for precision in [Precision::Coarse, Precision::Fine] {
+            let most = precision.most();
+            // Integers, the first of each run the largest: they are their own quantised values.
+            // Fine ones have low planes of 63 and -64 and high ones of 16 and -16.
+            let patterns: [&dyn Fn(usize) -> f32; 6] = [
+                &|_| most,
+                &|_| -most,
+                &|i| if i % 2 == 0 { most } else { -most },
+                &|i| if i % 32 == 0 { most } else { 63.0 },
+                &|i| if i % 32 == 0 { most } else { -64.0 },
+                &|i| if i % 32 == 0 { -most } else { most - 64.0 },
+            ];
+            let x: Vec<f32> = patterns.iter().flat_map(|value| (0..k).map(value)).collect();
+            let truth = by_the_contract(&w, precision, &x);
+            for (isa, tile_rows) in all_isas().into_iter().flat_map(|isa| [(isa, 1), (isa, 6)]) {
+                let ours = product(isa, &w, precision, &x, tile_rows, rows);
+                let case = (ty.name(), isa.name(), fill, precision, tile_rows);
+                assert_eq!(first_difference(&ours, &truth), None, "{case:?}");
+            }
+        }
+    }
+}
+
 #[test]
 fn the_checker_notices_one_weight_one_activation_one_bit() {
     let mut random = Random(3);
@@ -268,28 +308,32 @@ fn quantised_activations_follow_the_contract() {
 
 #[test]
 fn only_the_tile_is_written() {
-    let data = weights(WeightType::Q8_0, 6, 32, &mut Random(1));
-    let w = Matrix::new(WeightType::Q8_0, 6, 32, &data).unwrap();
-    let x = [1.0; 5 * 32];
+    let data = weights(WeightType::Q8_0, 20, 32, &mut Random(1));
+    let w = Matrix::new(WeightType::Q8_0, 20, 32, &data).unwrap();
+    let x = [1.0; 12 * 32];
     let (q32, _) = forms(w.ty(), Precision::Coarse, &x);
-    let input = Input { tokens: 5, k: 32, precision: Precision::Coarse, x: &x, q32: &q32, q256: &[] };
-    let mut out = [7.5f32; 5 * 6];
-    for_each_tile(&Single, &mut out, 6, 2, 2, |tile| {
-        if tile.rows().contains(&2) && tile.cols().contains(&2) {
-            ops::matmul(Isa::Scalar, &w, &input, tile);
+    let input = Input { tokens: 12, k: 32, precision: Precision::Coarse, x: &x, q32: &q32, q256: &[] };
+    for (isa, (tall, wide)) in all_isas().into_iter().flat_map(|isa| [(isa, (2, 2)), (isa, (5, 9))]) {
+        let mut out = [7.5f32; 12 * 20];
+        for_each_tile(&Single, &mut out, 20, tall, wide, |tile| {
+            if tile.rows().contains(&tall) && tile.cols().contains(&wide) {
+                ops::matmul(isa, &w, &input, tile);
+            }
+        });
+        for (i, y) in out.iter().enumerate() {
+            let inside = (tall..2 * tall).contains(&(i / 20)) && (wide..2 * wide).contains(&(i % 20));
+            assert_eq!(*y != 7.5, inside, "{}: output {i}", isa.name());
         }
-    });
-    for (i, y) in out.iter().enumerate() {
-        let inside = (2..4).contains(&(i / 6)) && (2..4).contains(&(i % 6));
-        assert_eq!(*y != 7.5, inside, "output {i}");
     }
     // No rows, no tokens: nothing to do.
-    ops::matmul(
-        Isa::Scalar,
-        &Matrix::EMPTY,
-        &Input { tokens: 0, k: 0, precision: Precision::Coarse, x: &[], q32: &[], q256: &[] },
-        Tile::whole(&mut [], 0),
-    );
+    for isa in all_isas() {
+        ops::matmul(
+            isa,
+            &Matrix::EMPTY,
+            &Input { tokens: 0, k: 0, precision: Precision::Coarse, x: &[], q32: &[], q256: &[] },
+            Tile::whole(&mut [], 0),
+        );
+    }
 }
 
 #[test]

@@ -101,8 +101,8 @@ pub(super) fn many(w: &Matrix<'_>, input: &Input<'_>, out: &mut Tile<'_, f32>) {
             for from in (0..blocks).step_by(BLOCKS) {
                 let these = from..blocks.min(from + BLOCKS);
                 let x = |t: usize| &input.q32[(token + t.min(count - 1)) * blocks..][these.clone()];
-                for t in 0..count {
-                    start(x(t), offset(ty), &mut starts[t]);
+                for (t, starts) in starts.iter_mut().enumerate().take(count) {
+                    start(x(t), offset(ty), starts);
                 }
                 for (row, results) in (row..end).step_by(PANEL).zip(&mut results) {
                     fill(w, row, end, these.clone(), &mut panel);

@@ -85,8 +85,8 @@ pub(super) fn weights<const TY: u8, const L: usize>(raw: &[u8; L]) -> [__m256i; 
                     bits::<4>(third, 4),
                     bits::<5>(third, 4),
                 ];
-                for i in 0..8 {
-                    q[i] = _mm256_or_si256(q[i], high[i]);
+                for (q, high) in q.iter_mut().zip(high) {
+                    *q = _mm256_or_si256(*q, high);
                 }
             }
         }
@@ -109,8 +109,8 @@ pub(super) fn weights<const TY: u8, const L: usize>(raw: &[u8; L]) -> [__m256i; 
                     bits::<2>(fifth, 16),
                     bits::<3>(fifth, 16),
                 ];
-                for i in 0..8 {
-                    q[i] = _mm256_or_si256(q[i], high[i]);
+                for (q, high) in q.iter_mut().zip(high) {
+                    *q = _mm256_or_si256(*q, high);
                 }
             }
         }
@@ -126,8 +126,8 @@ pub(super) fn weights<const TY: u8, const L: usize>(raw: &[u8; L]) -> [__m256i; 
             }
         }
         _ => {
-            for i in 0..8 {
-                q[i] = iq4(nibbles(part(raw, 8 + 16 * i)));
+            for (i, q) in q.iter_mut().enumerate() {
+                *q = iq4(nibbles(part(raw, 8 + 16 * i)));
             }
         }
     }
