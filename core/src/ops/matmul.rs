@@ -1,6 +1,8 @@
 //! Products of weights with activations, embedding rows, and the quantisation before them.
 
 use super::{BlockQ32, BlockQ256, Input, Isa, Precision};
+#[cfg(all(target_arch = "aarch64", target_feature = "neon"))]
+use crate::kernels::neon;
 use crate::kernels::scalar;
 use crate::par::Tile;
 use crate::quant;
@@ -52,6 +54,10 @@ pub fn matmul(isa: Isa, w: &Matrix<'_>, input: &Input<'_>, mut out: Tile<'_, f32
     assert_eq!(Some(found), input.tokens.checked_mul(per_token), "activations of another form");
     assert!(out.rows().end <= input.tokens && out.cols().end <= w.rows(), "tile outside the product");
     match isa {
+        #[cfg(all(target_arch = "aarch64", target_feature = "neon"))]
+        Isa::Neon(token) => neon::matmul(token, w, input, &mut out),
+        #[cfg(all(target_arch = "aarch64", target_feature = "neon"))]
+        Isa::DotProd(token) => neon::matmul(token, w, input, &mut out),
         _ => scalar::matmul(w, input, &mut out),
     }
 }
