@@ -170,8 +170,7 @@ fn every_type_token_count_and_split_gives_the_bits_of_the_contract() {
                         assert!(finite * 3 > truth.len(), "{}: the data tests too little", ty.name());
                     }
                     for &isa in &isas {
-                        for (tile_rows, tile_cols) in
-                            [(tokens, rows), (64, 16), (tokens, 1), (5, 3), (9, 20)]
+                        for (tile_rows, tile_cols) in [(tokens, rows), (64, 16), (tokens, 1), (5, 3), (9, 20)]
                         {
                             let ours = product(isa, &w, precision, &x, tile_rows, tile_cols);
                             assert_eq!(

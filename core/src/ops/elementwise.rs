@@ -1,6 +1,8 @@
 //! Entry points for norms, rope, feed-forward activation and the conditioning transform.
 
 use super::Isa;
+#[cfg(all(target_arch = "aarch64", target_feature = "neon"))]
+use crate::kernels::neon;
 use crate::kernels::scalar;
 use crate::weights::Vector;
 
@@ -11,6 +13,8 @@ use crate::weights::Vector;
 pub fn rmsnorm(isa: Isa, x: &[f32], w: &Vector<'_>, eps: f32, out: &mut [f32]) {
     assert!(x.len() == w.len() && x.len() == out.len());
     match isa {
+        #[cfg(all(target_arch = "aarch64", target_feature = "neon"))]
+        Isa::Neon(_) | Isa::DotProd(_) => neon::elementwise::rmsnorm(x, w, eps, out),
         _ => scalar::elementwise::rmsnorm(x, w, eps, out),
     }
 }
@@ -22,6 +26,8 @@ pub fn rmsnorm(isa: Isa, x: &[f32], w: &Vector<'_>, eps: f32, out: &mut [f32]) {
 pub fn rmsnorm_in_place(isa: Isa, x: &mut [f32], w: &Vector<'_>, eps: f32) {
     assert!(x.len() == w.len());
     match isa {
+        #[cfg(all(target_arch = "aarch64", target_feature = "neon"))]
+        Isa::Neon(_) | Isa::DotProd(_) => neon::elementwise::rmsnorm_in_place(x, w, eps),
         _ => scalar::elementwise::rmsnorm_in_place(x, w, eps),
     }
 }
@@ -33,6 +39,8 @@ pub fn rmsnorm_in_place(isa: Isa, x: &mut [f32], w: &Vector<'_>, eps: f32) {
 pub fn rope(isa: Isa, x: &mut [f32], cos: &[f32], sin: &[f32]) {
     assert!(cos.len() == sin.len() && x.len() == 2 * cos.len());
     match isa {
+        #[cfg(all(target_arch = "aarch64", target_feature = "neon"))]
+        Isa::Neon(_) | Isa::DotProd(_) => neon::elementwise::rope(x, cos, sin),
         _ => scalar::elementwise::rope(x, cos, sin),
     }
 }
@@ -44,6 +52,8 @@ pub fn rope(isa: Isa, x: &mut [f32], cos: &[f32], sin: &[f32]) {
 pub fn swiglu(isa: Isa, gate: &mut [f32], up: &[f32]) {
     assert!(gate.len() == up.len());
     match isa {
+        #[cfg(all(target_arch = "aarch64", target_feature = "neon"))]
+        Isa::Neon(_) | Isa::DotProd(_) => neon::elementwise::swiglu(gate, up),
         _ => scalar::elementwise::swiglu(gate, up),
     }
 }
@@ -55,6 +65,8 @@ pub fn swiglu(isa: Isa, gate: &mut [f32], up: &[f32]) {
 pub fn add(isa: Isa, x: &mut [f32], y: &[f32]) {
     assert!(x.len() == y.len());
     match isa {
+        #[cfg(all(target_arch = "aarch64", target_feature = "neon"))]
+        Isa::Neon(_) | Isa::DotProd(_) => neon::elementwise::add(x, y),
         _ => scalar::elementwise::add(x, y),
     }
 }
@@ -67,6 +79,11 @@ pub fn add(isa: Isa, x: &mut [f32], y: &[f32]) {
 pub fn condition(isa: Isa, x: &mut [f32], factor: &[f32]) {
     assert!(x.len() == factor.len());
     match isa {
+        #[cfg(all(target_arch = "aarch64", target_feature = "neon"))]
+        Isa::Neon(_) | Isa::DotProd(_) => {
+            neon::elementwise::multiply(x, factor);
+            neon::elementwise::hadamard(x, hadamard_run(x.len()));
+        }
         _ => {
             scalar::elementwise::multiply(x, factor);
             scalar::elementwise::hadamard(x, hadamard_run(x.len()));

@@ -17,6 +17,8 @@ pub fn quantize_q32(isa: Isa, precision: Precision, x: &[f32], out: &mut [BlockQ
     assert!(rest.is_empty() && runs.len() == out.len(), "x and out differ in length");
     for (x, out) in runs.iter().zip(out) {
         match isa {
+            #[cfg(all(target_arch = "aarch64", target_feature = "neon"))]
+            Isa::Neon(_) | Isa::DotProd(_) => neon::quantize_q32(x, precision, out),
             _ => scalar::quantize_q32(x, precision, out),
         }
     }
@@ -31,6 +33,8 @@ pub fn quantize_q256(isa: Isa, precision: Precision, x: &[f32], out: &mut [Block
     assert!(rest.is_empty() && runs.len() == out.len(), "x and out differ in length");
     for (x, out) in runs.iter().zip(out) {
         match isa {
+            #[cfg(all(target_arch = "aarch64", target_feature = "neon"))]
+            Isa::Neon(_) | Isa::DotProd(_) => neon::quantize_q256(x, precision, out),
             _ => scalar::quantize_q256(x, precision, out),
         }
     }

@@ -1,6 +1,6 @@
 //! Matrix products of weight types with blocks of 256. Must not know how a type packs them.
 
-use super::block32::lane;
+use super::block32::{FLOAT, lane};
 use super::dot::Dot;
 use super::panel::{FEW_ROWS, PANELS, ROWS, Tokens, cover, interleave, sum_each, transpose};
 use super::unpack256::Registers256;
@@ -45,7 +45,7 @@ fn matmul_of<B: Registers256, D: Dot, const FINE: bool>(
             let mut panel = Panel::ZERO;
             for b in 0..blocks {
                 for (w, acc) in panels[..used].iter().zip(acc.iter_mut()) {
-                    panel.unpack::<B>(array::from_fn(|r| &w[r][b]));
+                    panel.unpack::<B, FINE>(array::from_fn(|r| &w[r][b]));
                     let add = match (B::WIDE, B::HAS_MIN) {
                         (true, true) => add_block::<D, 8, FINE, true>,
                         (true, false) => add_block::<D, 8, FINE, false>,
@@ -71,9 +71,8 @@ fn few<B: Registers256, D: Dot, const FINE: bool>(
     for (b, x) in x.iter().enumerate() {
         let sums = [load_i16(&x.sums.as_chunks().0[0]), load_i16(&x.sums.as_chunks().0[1])];
         // What a type's surplus adds to the sum of each sub-block of 16.
-        let surplus = sums.map(|s| {
-            [vmull_n_s16(vget_low_s16(s), B::OFFSET.into()), vmull_high_n_s16(s, B::OFFSET.into())]
-        });
+        let surplus = sums
+            .map(|s| [vmull_n_s16(vget_low_s16(s), B::OFFSET.into()), vmull_high_n_s16(s, B::OFFSET.into())]);
         let (mut totals, mut mins) = ([vdupq_n_s32(0); FEW_ROWS], [vdupq_n_s32(0); FEW_ROWS]);
         for r in 0..FEW_ROWS {
             totals[r] = row::<B, D, FINE>(d, &w[r][b], x, surplus);
@@ -130,12 +129,7 @@ fn row<B: Registers256, D: Dot, const FINE: bool>(
 
 /// `q . x` of the sub-blocks of half a block: four (the second register is zero), or eight.
 #[inline(always)]
-fn sub_sums<B: Registers256, D: Dot>(
-    d: D,
-    q: [int8x16_t; 8],
-    plane: &[i8; 256],
-    h: usize,
-) -> [int32x4_t; 2] {
+fn sub_sums<B: Registers256, D: Dot>(d: D, q: [int8x16_t; 8], plane: &[i8; 256], h: usize) -> [int32x4_t; 2] {
     let zero = vdupq_n_s32(0);
     let plane = plane.as_chunks::<16>().0;
     let dot = |start, i: usize| d.dot(start, q[i], load_i8(&plane[8 * h + i]));
@@ -168,8 +162,10 @@ struct Panel {
     q: [[[i8; 16]; 2]; 64],
     /// Of each sub-block the rows' sub-scales less those of the next sub-block.
     steps: [[[i32; 4]; 2]; 16],
-    /// Of each sub-block the rows' sub-minima.
-    mins: [[i16; 8]; 16],
+    /// Groups of the sub-minima of four sub-blocks, each of rows 0 to 3 and 4 to 7.
+    mins: [[[i8; 16]; 2]; 4],
+    /// Of each sub-block the rows' sub-minima again, where activations are fine.
+    wide_mins: [[i16; 8]; 16],
     d: [[f32; 4]; 2],
     dmin: [[f32; 4]; 2],
 }
@@ -178,13 +174,14 @@ impl Panel {
     const ZERO: Self = Panel {
         q: [[[0; 16]; 2]; 64],
         steps: [[[0; 4]; 2]; 16],
-        mins: [[0; 8]; 16],
+        mins: [[[0; 16]; 2]; 4],
+        wide_mins: [[0; 8]; 16],
         d: [[0.0; 4]; 2],
         dmin: [[0.0; 4]; 2],
     };
 
     #[inline(never)]
-    fn unpack<B: Registers256>(&mut self, w: [&B::Raw; ROWS]) {
+    fn unpack<B: Registers256, const FINE: bool>(&mut self, w: [&B::Raw; ROWS]) {
         for part in 0..2 {
             let rows: [&B::Raw; 4] = array::from_fn(|r| w[4 * part + r]);
             for h in 0..2 {
@@ -210,11 +207,16 @@ impl Panel {
         if !B::WIDE {
             self.put_steps(1, second.map(|s| vsubq_s16(s, vextq_s16::<1>(s, zero))));
         }
-        if B::HAS_MIN {
+        if B::HAS_MIN && FINE {
             let (first, second) = wide(w.map(B::mins));
             self.put_mins(0, first);
             if !B::WIDE {
                 self.put_mins(1, second);
+            }
+        } else if B::HAS_MIN {
+            for part in 0..2 {
+                let mins = interleave(array::from_fn(|r| B::mins(w[4 * part + r])));
+                self.mins.iter_mut().zip(mins).for_each(|(to, mins)| store_i8(&mut to[part], mins));
             }
         }
     }
@@ -231,7 +233,7 @@ impl Panel {
     #[inline(always)]
     fn put_mins(&mut self, half: usize, rows: [int16x8_t; ROWS]) {
         for (s, mins) in transpose(rows).into_iter().enumerate() {
-            store_i16(&mut self.mins[8 * half + s], mins);
+            store_i16(&mut self.wide_mins[8 * half + s], mins);
         }
     }
 }
@@ -255,19 +257,25 @@ fn add_block<D: Dot, const SUBS: usize, const FINE: bool, const MIN: bool>(
             totals = totals.map(|rows| rows.map(vshlq_n_s32::<7>));
         }
         plane::<D, SUBS>(d, panel, x.map(|x| &x.lo), &mut totals);
+        let x_sums = x.map(|x| {
+            let sums = x.sums.as_chunks().0;
+            [load_i16(&sums[0]), load_i16(&sums[1])]
+        });
+        let mins = match (MIN, FINE) {
+            (false, _) => [[vdupq_n_f32(0.0); 2]; TOKENS],
+            (_, false) => min_totals::<D, SUBS>(d, panel, x_sums),
+            (_, true) => fine_min_totals::<SUBS>(panel, x_sums),
+        };
         for t in 0..TOKENS {
+            let dx = vdupq_n_f32(x[t].d);
             for (part, acc) in acc[t].as_chunks_mut::<4>().0.iter_mut().enumerate() {
-                let scale = vmulq_f32(load_f32(&panel.d[part]), vdupq_n_f32(x[t].d));
-                store_f32(acc, vfmaq_f32(load_f32(acc), scale, vcvtq_f32_s32(totals[t][part])));
-            }
-        }
-        if MIN {
-            let mins = min_totals::<SUBS, FINE>(panel, x.map(|x| &x.sums));
-            for t in 0..TOKENS {
-                for (part, acc) in acc[t].as_chunks_mut::<4>().0.iter_mut().enumerate() {
-                    let scale = vmulq_f32(load_f32(&panel.dmin[part]), vdupq_n_f32(x[t].d));
-                    store_f32(acc, vfmsq_f32(load_f32(acc), scale, vcvtq_f32_s32(mins[t][part])));
+                let scale = vmulq_f32(load_f32(&panel.d[part]), dx);
+                let mut sum = vfmaq_f32(load_f32(acc), scale, vcvtq_f32_s32(totals[t][part]));
+                if MIN {
+                    let scale = vmulq_f32(load_f32(&panel.dmin[part]), dx);
+                    sum = vfmsq_f32(sum, scale, mins[t][part]);
                 }
+                store_f32(acc, sum);
             }
         }
     }
@@ -301,43 +309,81 @@ fn plane<D: Dot, const SUBS: usize>(
 
 /// Adds the products of the 16 columns from `16 * i`.
 #[inline(always)]
-fn run<D: Dot>(
+fn run<D: Dot>(d: D, panel: &Panel, x: [&[i8; 256]; TOKENS], i: usize, sums: &mut [[int32x4_t; 2]; TOKENS]) {
+    let x = x.map(|x| load_i8(&x.as_chunks().0[i]));
+    all_lanes(d, &panel.q.as_chunks().0[i], x, sums);
+}
+
+/// Adds the products of four groups with the four lanes of each token's register.
+#[inline(always)]
+fn all_lanes<D: Dot>(
     d: D,
-    panel: &Panel,
-    x: [&[i8; 256]; TOKENS],
-    i: usize,
+    groups: &[[[i8; 16]; 2]; 4],
+    x: [int8x16_t; TOKENS],
     sums: &mut [[int32x4_t; 2]; TOKENS],
 ) {
-    let x = x.map(|x| load_i8(&x.as_chunks().0[i]));
-    let groups = &panel.q.as_chunks::<4>().0[i];
     lane::<D, 0, TOKENS>(d, &groups[0], x, sums);
     lane::<D, 1, TOKENS>(d, &groups[1], x, sums);
     lane::<D, 2, TOKENS>(d, &groups[2], x, sums);
     lane::<D, 3, TOKENS>(d, &groups[3], x, sums);
 }
 
-/// `sum over s of min_s * xsum_s` of each row and token.
+/// `(f32) sum over s of min_s * xsum_s` of each row and token, activations coarse.
+///
+/// The sums, at most 32 * 127 in magnitude, are taken apart as `128 * hi + lo`. The total is at most
+/// 8 * 63 * 32 * 127 in magnitude, below 2^22: it can start as [`FLOAT`] does.
 #[inline(always)]
-fn min_totals<const SUBS: usize, const FINE: bool>(
+fn min_totals<D: Dot, const SUBS: usize>(
+    d: D,
     panel: &Panel,
-    sums: [&[i16; 16]; TOKENS],
-) -> [[int32x4_t; 2]; TOKENS] {
-    let mut totals = [[vdupq_n_s32(0); 2]; TOKENS];
-    let sums = sums.map(|sums| {
-        let sums = sums.as_chunks().0;
-        [load_i16(&sums[0]), load_i16(&sums[1])]
-    });
-    if SUBS == 8 && !FINE {
-        // Two coarse sums fit an i16 together.
-        let sums = sums.map(|[a, b]| vpaddq_s16(a, b));
-        eight(array::from_fn(|s| &panel.mins[s]), sums, &mut totals);
+    sums: [[int16x8_t; 2]; TOKENS],
+) -> [[float32x4_t; 2]; TOKENS] {
+    let start = vreinterpretq_s32_f32(vdupq_n_f32(FLOAT));
+    // Its last seven bits are zero.
+    let mut totals = [[vshrq_n_s32::<7>(start); 2]; TOKENS];
+    let m = &panel.mins;
+    if SUBS == 8 {
+        let x = sums.map(|[a, b]| {
+            let [hi, lo] = hi_lo(vpaddq_s16(a, b));
+            vcombine_s8(vmovn_s16(lo), vmovn_s16(hi))
+        });
+        lane::<D, 2, TOKENS>(d, &m[0], x, &mut totals);
+        lane::<D, 3, TOKENS>(d, &m[1], x, &mut totals);
+        totals = totals.map(|rows| rows.map(vshlq_n_s32::<7>));
+        lane::<D, 0, TOKENS>(d, &m[0], x, &mut totals);
+        lane::<D, 1, TOKENS>(d, &m[1], x, &mut totals);
     } else {
-        for half in 0..2 {
-            let mins = array::from_fn(|s| &panel.mins[(8 * half + s) / (16 / SUBS)]);
-            eight(mins, sums.map(|sums| sums[half]), &mut totals);
-        }
+        let x = sums.map(|sums| {
+            let [[hi0, lo0], [hi1, lo1]] = sums.map(hi_lo);
+            [(hi0, hi1), (lo0, lo1)].map(|(a, b)| vcombine_s8(vmovn_s16(a), vmovn_s16(b)))
+        });
+        all_lanes(d, m, x.map(|[hi, _]| hi), &mut totals);
+        totals = totals.map(|rows| rows.map(vshlq_n_s32::<7>));
+        all_lanes(d, m, x.map(|[_, lo]| lo), &mut totals);
     }
-    totals
+    let start = vreinterpretq_f32_s32(start);
+    totals.map(|rows| rows.map(|sum| vsubq_f32(vreinterpretq_f32_s32(sum), start)))
+}
+
+/// `[hi, lo]` of `128 * hi + lo`.
+#[inline(always)]
+fn hi_lo(v: int16x8_t) -> [int16x8_t; 2] {
+    let hi = vrshrq_n_s16::<7>(v);
+    [hi, vsubq_s16(v, vshlq_n_s16::<7>(hi))]
+}
+
+/// `(f32) sum over s of min_s * xsum_s` of each row and token, whatever the activations.
+#[inline(always)]
+fn fine_min_totals<const SUBS: usize>(
+    panel: &Panel,
+    sums: [[int16x8_t; 2]; TOKENS],
+) -> [[float32x4_t; 2]; TOKENS] {
+    let mut totals = [[vdupq_n_s32(0); 2]; TOKENS];
+    for half in 0..2 {
+        let mins = array::from_fn(|s| &panel.wide_mins[(8 * half + s) / (16 / SUBS)]);
+        eight(mins, sums.map(|sums| sums[half]), &mut totals);
+    }
+    totals.map(|rows| rows.map(vcvtq_f32_s32))
 }
 
 /// Adds the products of eight minima per row with eight sums per token.

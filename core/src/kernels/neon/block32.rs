@@ -13,7 +13,12 @@ use core::array;
 const TOKENS: usize = STEP;
 
 /// `out[token][row] = w[row] . x[token]` for the rectangle of `out`.
-pub(super) fn matmul<B: Registers32, D: Dot>(d: D, w: &Matrix<'_>, input: &Input<'_>, out: &mut Tile<'_, f32>) {
+pub(super) fn matmul<B: Registers32, D: Dot>(
+    d: D,
+    w: &Matrix<'_>,
+    input: &Input<'_>,
+    out: &mut Tile<'_, f32>,
+) {
     match input.precision {
         Precision::Coarse => matmul_of::<B, D, false>(d, w, input, out),
         Precision::Fine => matmul_of::<B, D, true>(d, w, input, out),
@@ -160,7 +165,7 @@ fn add_block<D: Dot, const FINE: bool, const MIN: bool>(
 
 /// 1.5 * 2^23 as an integer's bits: added to an integer below 2^22 in magnitude they are those of the
 /// f32 that is as much larger than this. The subtraction then is exact, and cheaper than a conversion.
-const FLOAT: f32 = 12_582_912.0;
+pub(super) const FLOAT: f32 = 12_582_912.0;
 
 /// `(f32) sum of q * x` of each row and token.
 #[inline(always)]

@@ -4,7 +4,7 @@
 
 use core::arch::aarch64 as arm;
 pub(super) use core::arch::aarch64::{
-    float32x4_t, int8x16_t, int16x4_t, int16x8_t, int32x4_t, uint8x16_t, uint16x8_t, uint32x4_t,
+    float32x4_t, int8x16_t, int16x4_t, int16x8_t, int32x4_t, uint8x16_t, uint32x4_t,
 };
 
 // `kernels` compiles this module only where every CPU of the target has NEON.
@@ -33,15 +33,12 @@ registers! {
 
     vreinterpretq_s8_u8(v: uint8x16_t) -> int8x16_t;
     vreinterpretq_u8_u32(v: uint32x4_t) -> uint8x16_t;
-    vreinterpretq_s8_u32(v: uint32x4_t) -> int8x16_t;
     vreinterpretq_s8_s32(v: int32x4_t) -> int8x16_t;
     vreinterpretq_s32_s8(v: int8x16_t) -> int32x4_t;
-    vreinterpretq_s32_u32(v: uint32x4_t) -> int32x4_t;
     vreinterpretq_s32_f32(v: float32x4_t) -> int32x4_t;
     vreinterpretq_u32_f32(v: float32x4_t) -> uint32x4_t;
     vreinterpretq_f32_s32(v: int32x4_t) -> float32x4_t;
     vreinterpretq_f32_u32(v: uint32x4_t) -> float32x4_t;
-    vreinterpretq_s16_u16(v: uint16x8_t) -> int16x8_t;
     vreinterpretq_s32_s16(v: int16x8_t) -> int32x4_t;
     vreinterpretq_s16_s64(v: arm::int64x2_t) -> int16x8_t;
     vreinterpretq_s8_s64(v: arm::int64x2_t) -> int8x16_t;
@@ -68,7 +65,6 @@ registers! {
     vtrn2q_f32(a: float32x4_t, b: float32x4_t) -> float32x4_t;
     vextq_f32<N>(a: float32x4_t, b: float32x4_t) -> float32x4_t;
     vzip1q_s8(a: int8x16_t, b: int8x16_t) -> int8x16_t;
-    vextq_s8<N>(a: int8x16_t, b: int8x16_t) -> int8x16_t;
 
     vget_low_s8(a: int8x16_t) -> arm::int8x8_t;
     vget_low_s16(a: int16x8_t) -> int16x4_t;
@@ -84,7 +80,6 @@ registers! {
     vmull_s8(a: arm::int8x8_t, b: arm::int8x8_t) -> int16x8_t;
     vmull_high_s8(a: int8x16_t, b: int8x16_t) -> int16x8_t;
     vpadalq_s16(acc: int32x4_t, a: int16x8_t) -> int32x4_t;
-    vpaddlq_s16(a: int16x8_t) -> int32x4_t;
     vmlal_s16(acc: int32x4_t, a: int16x4_t, b: int16x4_t) -> int32x4_t;
     vmlal_high_s16(acc: int32x4_t, a: int16x8_t, b: int16x8_t) -> int32x4_t;
     vmlal_laneq_s16<L>(acc: int32x4_t, a: int16x4_t, b: int16x8_t) -> int32x4_t;
@@ -122,7 +117,6 @@ registers! {
     vcvtq_f32_s32(a: int32x4_t) -> float32x4_t;
     vcvtnq_s32_f32(a: float32x4_t) -> int32x4_t;
     vcgtq_f32(a: float32x4_t, b: float32x4_t) -> uint32x4_t;
-    vcgeq_f32(a: float32x4_t, b: float32x4_t) -> uint32x4_t;
     vceqq_f32(a: float32x4_t, b: float32x4_t) -> uint32x4_t;
     vbslq_f32(mask: uint32x4_t, yes: float32x4_t, no: float32x4_t) -> float32x4_t;
 }
@@ -148,10 +142,16 @@ macro_rules! memory {
 
 memory! {
     load_i8, store_i8: [i8; 16] as int8x16_t = vld1q_s8, vst1q_s8;
-    load_u8, store_u8: [u8; 16] as uint8x16_t = vld1q_u8, vst1q_u8;
     load_i16, store_i16: [i16; 8] as int16x8_t = vld1q_s16, vst1q_s16;
     load_i32, store_i32: [i32; 4] as int32x4_t = vld1q_s32, vst1q_s32;
     load_f32, store_f32: [f32; 4] as float32x4_t = vld1q_f32, vst1q_f32;
+}
+
+/// The array as a register.
+#[inline(always)]
+pub(super) fn load_u8(from: &[u8; 16]) -> uint8x16_t {
+    // SAFETY: reads exactly the array, for which any alignment will do; NEON as above.
+    unsafe { arm::vld1q_u8(from.as_ptr()) }
 }
 
 /// Four f32 in bytes as they stand in a file (little-endian, as every target of this module is).
