@@ -104,7 +104,7 @@ fn row<B: Registers256, D: Dot, const FINE: bool>(
 ) -> int32x4_t {
     let scales = B::scales(raw);
     let mut total = vdupq_n_s32(0);
-    for h in 0..2 {
+    for (h, surplus) in surplus.into_iter().enumerate() {
         let q = B::half(raw, h);
         let mut sums = sub_sums::<B, D>(d, q, &x.lo, h);
         if FINE {
@@ -112,7 +112,7 @@ fn row<B: Registers256, D: Dot, const FINE: bool>(
             sums = array::from_fn(|i| vaddq_s32(sums[i], vshlq_n_s32::<7>(high[i])));
         }
         if B::OFFSET != 0 {
-            sums = array::from_fn(|i| vsubq_s32(sums[i], surplus[h][i]));
+            sums = array::from_fn(|i| vsubq_s32(sums[i], surplus[i]));
         }
         if B::WIDE {
             let wide = vmovl_s8(vget_low_s8(scales));

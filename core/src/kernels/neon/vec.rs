@@ -2,10 +2,10 @@
 //! loads and stores through arrays. Must not know weights.
 #![allow(unsafe_code)]
 
-use core::arch::aarch64 as arm;
 pub(super) use core::arch::aarch64::{
     float32x4_t, int8x16_t, int16x4_t, int16x8_t, int32x4_t, uint8x16_t, uint32x4_t,
 };
+use core::arch::{aarch64 as arm, asm};
 
 // `kernels` compiles this module only where every CPU of the target has NEON.
 const _: () = assert!(cfg!(target_feature = "neon"));
@@ -169,14 +169,30 @@ pub(super) fn load_bf16_bytes(from: &[u8; 8]) -> float32x4_t {
 /// Four f16 in bytes, widened exactly.
 #[inline(always)]
 pub(super) fn load_f16_bytes(from: &[u8; 8]) -> float32x4_t {
-    vcvt_f32_f16(vcreate_f16(u64::from_le_bytes(*from)))
+    fcvtl(vcreate_u16(u64::from_le_bytes(*from)))
 }
 
 /// Four f16 by their bits, widened exactly.
 #[inline(always)]
 pub(super) fn widen_f16(bits: [u16; 4]) -> float32x4_t {
     // SAFETY: reads exactly the array; NEON as above.
-    vcvt_f32_f16(vreinterpret_f16_u16(unsafe { arm::vld1_u16(bits.as_ptr()) }))
+    fcvtl(unsafe { arm::vld1_u16(bits.as_ptr()) })
+}
+
+/// The conversion of f16 bits; its intrinsic is younger than the oldest compiler we support.
+#[inline(always)]
+fn fcvtl(bits: arm::uint16x4_t) -> float32x4_t {
+    let wide: float32x4_t;
+    // SAFETY: works on registers only; NEON as above.
+    unsafe {
+        asm!(
+            "fcvtl {wide:v}.4s, {bits:v}.4h",
+            wide = lateout(vreg) wide,
+            bits = in(vreg) bits,
+            options(pure, nomem, nostack, preserves_flags),
+        );
+    }
+    wide
 }
 
 /// 16 bytes in two halves.
@@ -196,7 +212,4 @@ registers! {
     vcombine_u8(a: arm::uint8x8_t, b: arm::uint8x8_t) -> uint8x16_t;
     vcreate_u16(v: u64) -> arm::uint16x4_t;
     vshll_n_u16<N>(v: arm::uint16x4_t) -> uint32x4_t;
-    vcreate_f16(v: u64) -> arm::float16x4_t;
-    vreinterpret_f16_u16(v: arm::uint16x4_t) -> arm::float16x4_t;
-    vcvt_f32_f16(v: arm::float16x4_t) -> float32x4_t;
 }
