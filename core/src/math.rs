@@ -47,9 +47,11 @@ pub const EXP_COEFFICIENTS: [f32; 6] =
 pub const EXP_MAX: f32 = 88.722_83;
 /// Below this, [`exp`] is zero: results are never subnormal.
 pub const EXP_MIN: f32 = -87.336_54;
+/// Factor of [`exp`]'s argument.
 pub(crate) const LOG2_E: f32 = core::f32::consts::LOG2_E;
 /// ln 2 in two parts; the first has few bits, so that `n * LN2_HI` is exact.
 pub(crate) const LN2_HI: f32 = 0.693_359_4;
+/// Second part.
 pub(crate) const LN2_LO: f32 = -2.121_944_4e-4;
 
 /// `e^x` with a fixed operation order; at most 2 ulp from the true value.
@@ -164,7 +166,12 @@ impl Scale {
     /// The scale at which the largest magnitude of `x` becomes `most` (section 4 of the contract).
     #[inline]
     pub fn of(x: &[f32], most: f32) -> Scale {
-        let bits = amax_bits(x);
+        Scale::of_amax(amax_bits(x), most)
+    }
+
+    /// [`Scale::of`] values whose largest magnitude has these bits ([`amax_bits`]).
+    #[inline]
+    pub fn of_amax(bits: u32, most: f32) -> Scale {
         let amax = f32::from_bits(bits);
         let d = amax / most;
         if bits >= f32::INFINITY.to_bits() {

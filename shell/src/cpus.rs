@@ -99,6 +99,18 @@ pub fn isas() -> Vec<Isa> {
             isas.insert(0, Isa::Avx2(unsafe { Avx2::assume() }));
         }
     }
+    #[cfg(target_arch = "aarch64")]
+    {
+        use kinglet_core::ops::isa::{DotProd, Neon};
+        // Every aarch64 CPU that runs Linux programs has NEON; the target says so.
+        if let Some(token) = Neon::new() {
+            isas.insert(0, Isa::Neon(token));
+        }
+        if std::arch::is_aarch64_feature_detected!("dotprod") {
+            // SAFETY: the CPU was just asked for the token's feature.
+            isas.insert(0, Isa::DotProd(unsafe { DotProd::assume() }));
+        }
+    }
     isas
 }
 
@@ -128,7 +140,13 @@ pub fn isa_named(name: &str) -> Result<Isa, String> {
 }
 
 /// All kernels there are for this architecture.
-const KERNELS: &[&str] = if cfg!(target_arch = "x86_64") { &["scalar", "avx2"] } else { &["scalar"] };
+const KERNELS: &[&str] = if cfg!(target_arch = "x86_64") {
+    &["scalar", "avx2"]
+} else if cfg!(target_arch = "aarch64") {
+    &["scalar", "neon", "dotprod"]
+} else {
+    &["scalar"]
+};
 
 #[cfg(test)]
 mod tests {

@@ -3,6 +3,8 @@
 use super::Isa;
 #[cfg(target_arch = "x86_64")]
 use crate::kernels::avx2;
+#[cfg(all(target_arch = "aarch64", target_feature = "neon"))]
+use crate::kernels::neon;
 use crate::kernels::scalar;
 use crate::weights::Vector;
 
@@ -15,6 +17,8 @@ pub fn rmsnorm(isa: Isa, x: &[f32], w: &Vector<'_>, eps: f32, out: &mut [f32]) {
     match isa {
         #[cfg(target_arch = "x86_64")]
         Isa::Avx2(token) => avx2::rmsnorm(token, x, w, eps, out),
+        #[cfg(all(target_arch = "aarch64", target_feature = "neon"))]
+        Isa::Neon(_) | Isa::DotProd(_) => neon::elementwise::rmsnorm(x, w, eps, out),
         _ => scalar::elementwise::rmsnorm(x, w, eps, out),
     }
 }
@@ -28,6 +32,8 @@ pub fn rmsnorm_in_place(isa: Isa, x: &mut [f32], w: &Vector<'_>, eps: f32) {
     match isa {
         #[cfg(target_arch = "x86_64")]
         Isa::Avx2(token) => avx2::rmsnorm_in_place(token, x, w, eps),
+        #[cfg(all(target_arch = "aarch64", target_feature = "neon"))]
+        Isa::Neon(_) | Isa::DotProd(_) => neon::elementwise::rmsnorm_in_place(x, w, eps),
         _ => scalar::elementwise::rmsnorm_in_place(x, w, eps),
     }
 }
@@ -41,6 +47,8 @@ pub fn rope(isa: Isa, x: &mut [f32], cos: &[f32], sin: &[f32]) {
     match isa {
         #[cfg(target_arch = "x86_64")]
         Isa::Avx2(token) => avx2::rope(token, x, cos, sin),
+        #[cfg(all(target_arch = "aarch64", target_feature = "neon"))]
+        Isa::Neon(_) | Isa::DotProd(_) => neon::elementwise::rope(x, cos, sin),
         _ => scalar::elementwise::rope(x, cos, sin),
     }
 }
@@ -54,6 +62,8 @@ pub fn swiglu(isa: Isa, gate: &mut [f32], up: &[f32]) {
     match isa {
         #[cfg(target_arch = "x86_64")]
         Isa::Avx2(token) => avx2::swiglu(token, gate, up),
+        #[cfg(all(target_arch = "aarch64", target_feature = "neon"))]
+        Isa::Neon(_) | Isa::DotProd(_) => neon::elementwise::swiglu(gate, up),
         _ => scalar::elementwise::swiglu(gate, up),
     }
 }
@@ -67,6 +77,8 @@ pub fn add(isa: Isa, x: &mut [f32], y: &[f32]) {
     match isa {
         #[cfg(target_arch = "x86_64")]
         Isa::Avx2(token) => avx2::add(token, x, y),
+        #[cfg(all(target_arch = "aarch64", target_feature = "neon"))]
+        Isa::Neon(_) | Isa::DotProd(_) => neon::elementwise::add(x, y),
         _ => scalar::elementwise::add(x, y),
     }
 }
@@ -92,6 +104,11 @@ pub fn condition(isa: Isa, x: &mut [f32], factor: &[f32]) {
         Isa::Avx2(token) => {
             avx2::multiply(token, x, factor);
             avx2::hadamard(token, x, hadamard_run(x.len()));
+        }
+        #[cfg(all(target_arch = "aarch64", target_feature = "neon"))]
+        Isa::Neon(_) | Isa::DotProd(_) => {
+            neon::elementwise::multiply(x, factor);
+            neon::elementwise::hadamard(x, hadamard_run(x.len()));
         }
         _ => {
             scalar::elementwise::multiply(x, factor);

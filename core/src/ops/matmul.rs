@@ -3,6 +3,8 @@
 use super::{BlockQ32, BlockQ256, Input, Isa, Precision};
 #[cfg(target_arch = "x86_64")]
 use crate::kernels::avx2;
+#[cfg(all(target_arch = "aarch64", target_feature = "neon"))]
+use crate::kernels::neon;
 use crate::kernels::scalar;
 use crate::par::Tile;
 use crate::quant;
@@ -19,6 +21,8 @@ pub fn quantize_q32(isa: Isa, precision: Precision, x: &[f32], out: &mut [BlockQ
         match isa {
             #[cfg(target_arch = "x86_64")]
             Isa::Avx2(token) => avx2::quantize_q32(token, x, precision, out),
+            #[cfg(all(target_arch = "aarch64", target_feature = "neon"))]
+            Isa::Neon(_) | Isa::DotProd(_) => neon::quantize_q32(x, precision, out),
             _ => scalar::quantize_q32(x, precision, out),
         }
     }
@@ -35,6 +39,8 @@ pub fn quantize_q256(isa: Isa, precision: Precision, x: &[f32], out: &mut [Block
         match isa {
             #[cfg(target_arch = "x86_64")]
             Isa::Avx2(token) => avx2::quantize_q256(token, x, precision, out),
+            #[cfg(all(target_arch = "aarch64", target_feature = "neon"))]
+            Isa::Neon(_) | Isa::DotProd(_) => neon::quantize_q256(x, precision, out),
             _ => scalar::quantize_q256(x, precision, out),
         }
     }
@@ -60,6 +66,10 @@ pub fn matmul(isa: Isa, w: &Matrix<'_>, input: &Input<'_>, mut out: Tile<'_, f32
     match isa {
         #[cfg(target_arch = "x86_64")]
         Isa::Avx2(token) => avx2::matmul(token, w, input, &mut out),
+        #[cfg(all(target_arch = "aarch64", target_feature = "neon"))]
+        Isa::Neon(token) => neon::matmul(token, w, input, &mut out),
+        #[cfg(all(target_arch = "aarch64", target_feature = "neon"))]
+        Isa::DotProd(token) => neon::matmul(token, w, input, &mut out),
         _ => scalar::matmul(w, input, &mut out),
     }
 }

@@ -5,6 +5,8 @@ pub const UNSAFE_ALLOWED: &[&str] = &[
     "core/src/cast.rs",
     "core/src/kernels/avx2/mod.rs",
     "core/src/kernels/avx2/vec.rs",
+    "core/src/kernels/neon/dot.rs",
+    "core/src/kernels/neon/vec.rs",
     "core/src/ops/isa.rs",
     "core/src/par.rs",
     "shell/src/cpus.rs",
