@@ -30,9 +30,9 @@ unsafe impl Pod for i32 {}
 unsafe impl Pod for u64 {}
 // SAFETY: as above.
 unsafe impl Pod for f32 {}
-// SAFETY: repr(C) of f32, f32, [i16; 32]: 72 bytes, no padding, every bit pattern is valid.
+// SAFETY: repr(C) of f32, f32, [i8; 32], [i8; 32]: 72 bytes, no padding, every bit pattern is valid.
 unsafe impl Pod for crate::ops::BlockQ32 {}
-// SAFETY: repr(C) of f32, [i16; 16], [i16; 256]: 548 bytes, no padding, every bit pattern is valid.
+// SAFETY: repr(C) of f32, [i16; 16], [i8; 256], [i8; 256]: 548 bytes, no padding, every bit pattern is valid.
 unsafe impl Pod for crate::ops::BlockQ256 {}
 
 const _: () = assert!(size_of::<crate::ops::BlockQ32>() == 72);

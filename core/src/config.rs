@@ -75,7 +75,7 @@ pub struct Config {
 const MAX_LAYERS: u32 = 1024;
 const MAX_WIDTH: u32 = 1 << 20;
 const MAX_HEADS: u32 = 4096;
-const MAX_HEAD_DIM: u32 = 1024;
+const MAX_HEAD_DIM: u32 = crate::ops::attention::MAX_HEAD_DIM as u32;
 const MAX_VOCAB: u64 = 1 << 22;
 
 /// Why a GGUF file is no model for this engine.
@@ -229,15 +229,6 @@ impl Config {
             dim / n_heads
         };
         let bad = |rest: &str, found: usize| dimension(Key::new(arch, rest).as_str(), found as u64);
-        if n_heads % n_kv_heads != 0 {
-            return Err(bad("attention.head_count_kv", n_kv_heads));
-        }
-        if head_dim == 0 || head_dim % 16 != 0 || head_dim > MAX_HEAD_DIM as usize {
-            return Err(bad("attention.key_length", head_dim));
-        }
-        if n_heads * head_dim > MAX_WIDTH as usize {
-            return Err(bad("attention.head_count", n_heads));
-        }
         for same in ["attention.value_length", "rope.dimension_count"] {
             if has(same) {
                 let found = read(same, MAX_HEAD_DIM)?;
@@ -256,7 +247,7 @@ impl Config {
             Err(GgufError { fault: GgufFault::ValueType, name: Name::new(key.as_str()) }.into())
         };
 
-        Ok(Config {
+        let config = Config {
             arch,
             n_layers: read("block_count", MAX_LAYERS)?,
             dim,
@@ -268,15 +259,63 @@ impl Config {
             train_ctx: read("context_length", u32::MAX)?,
             rope_theta: if has("rope.freq_base") { positive("rope.freq_base")? } else { 10_000.0 },
             rms_eps: positive("attention.layer_norm_rms_epsilon")?,
-        })
+        };
+        match config.check() {
+            None => Ok(config),
+            // Without a key of its own the head's length follows from the number of heads.
+            Some(("attention.key_length", _)) if !has("attention.key_length") => {
+                Err(bad("attention.head_count", n_heads))
+            }
+            Some((rest, found)) => Err(bad(rest, found)),
+        }
+    }
+
+    /// The first dimension out of range, as the rest of its key and its value.
+    ///
+    /// Sizes derived from dimensions that pass can be computed without overflow.
+    pub fn check(&self) -> Option<(&'static str, usize)> {
+        let ranges = [
+            ("block_count", self.n_layers, MAX_LAYERS as usize),
+            ("embedding_length", self.dim, MAX_WIDTH as usize),
+            ("attention.head_count", self.n_heads, MAX_HEADS as usize),
+            ("attention.head_count_kv", self.n_kv_heads, MAX_HEADS as usize),
+            ("attention.key_length", self.head_dim, MAX_HEAD_DIM as usize),
+            ("feed_forward_length", self.ffn_dim, MAX_WIDTH as usize),
+            ("vocab_size", self.vocab, MAX_VOCAB as usize),
+        ];
+        if let Some((rest, found, _)) = ranges.into_iter().find(|(_, n, most)| *n == 0 || n > most) {
+            return Some((rest, found));
+        }
+        if !self.n_heads.is_multiple_of(self.n_kv_heads) {
+            return Some(("attention.head_count_kv", self.n_kv_heads));
+        }
+        if !self.head_dim.is_multiple_of(16) {
+            return Some(("attention.key_length", self.head_dim));
+        }
+        if self.q_dim() > MAX_WIDTH as usize {
+            return Some(("attention.head_count", self.n_heads));
+        }
+        None
     }
 
     /// Anything that bends positions and is not implemented would give wrong answers silently.
     fn check_rope(gguf: &Gguf<'_, '_>, arch: Arch) -> Result<(), ModelError> {
+        let refuse = |key: Key| Err(ModelError { fault: ModelFault::Rope, name: Name::new(key.as_str()) });
         let key = Key::new(arch, "rope.scaling.type");
         match gguf.get(key.as_str()) {
-            None | Some(Value::Str("none")) => {}
-            Some(_) => return Err(ModelError { fault: ModelFault::Rope, name: Name::new(key.as_str()) }),
+            Some(Value::Str("none")) => {}
+            Some(_) => return refuse(key),
+            // llama.cpp takes a missing type for "linear"; the second key is the factor's old name.
+            None => {
+                for rest in ["rope.scaling.factor", "rope.scale_linear"] {
+                    let key = Key::new(arch, rest);
+                    match gguf.get(key.as_str()) {
+                        None => {}
+                        Some(Value::F64(factor)) if factor == 0.0 || factor == 1.0 => {}
+                        Some(_) => return refuse(key),
+                    }
+                }
+            }
         }
         match gguf.tensor("rope_freqs.weight") {
             None => Ok(()),

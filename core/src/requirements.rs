@@ -50,6 +50,13 @@ pub enum LimitsError {
         /// Largest accepted; the smallest is 1.
         most: usize,
     },
+    /// A dimension of the model is out of range.
+    Config {
+        /// The rest of its key.
+        field: &'static str,
+        /// The value given.
+        found: usize,
+    },
     /// The memory needed is not a number of this machine.
     Overflow,
 }
@@ -60,6 +67,7 @@ impl fmt::Display for LimitsError {
             Self::OutOfRange { field, found, most } => {
                 write!(f, "{field} is {found}; 1 to {most} is possible")
             }
+            Self::Config { field, found } => write!(f, "the model's {field} is {found}, out of range"),
             Self::Overflow => write!(f, "these limits need more memory than can be addressed"),
         }
     }
@@ -87,6 +95,14 @@ impl Limits {
             }
         }
         Ok(())
+    }
+
+    /// Blocks of the longest sequence whose middle angles are kept; KV `f32` has no use for them.
+    pub(crate) const fn block_angles(&self) -> usize {
+        match self.kv_type {
+            KvType::Q8 => self.max_seq.div_ceil(BLOCK_TOKENS),
+            KvType::F32 => 0,
+        }
     }
 
     /// The block pool that these limits describe.
@@ -118,6 +134,9 @@ impl Requirements {
     /// A limit out of range, or sizes beyond this machine's address space.
     pub fn of(config: &Config, limits: &Limits) -> Result<Self, LimitsError> {
         limits.check()?;
+        if let Some((field, found)) = config.check() {
+            return Err(LimitsError::Config { field, found });
+        }
         let pool = limits.pool();
         let kv = pool
             .blocks

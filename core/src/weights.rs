@@ -106,6 +106,11 @@ impl<'a> Vector<'a> {
         self.data.iter().map(|b| f32::from_le_bytes(*b))
     }
 
+    /// The elements' bytes, for kernels that load several at once.
+    pub fn bytes(&self) -> &'a [[u8; 4]] {
+        self.data
+    }
+
     /// Elements `range`.
     ///
     /// # Panics

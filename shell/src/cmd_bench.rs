@@ -121,7 +121,7 @@ fn about(model: &Model, session: &Session, setup: &Setup) -> Value {
         "threads": session.threads(),
         "batch": setup.batch,
         "kv_type": setup.kv_type.name(),
-        "kernels": format!("{:?}", setup.isa).to_lowercase(),
+        "kernels": setup.isa.name(),
     })
 }
 

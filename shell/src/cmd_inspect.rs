@@ -166,8 +166,13 @@ fn types(tensors: &[TensorInfo<'_>]) -> Value {
     rows.iter()
         .map(|(name, tensors, elements, bytes)| {
             let bits = 8.0 * *bytes as f64 / *elements as f64;
-            let sizes = json!({"tensors": tensors, "elements": elements, "bytes": bytes});
-            json!({"type": name, "sizes": sizes, "bits_per_weight": bits})
+            json!({
+                "type": name,
+                "tensors": tensors,
+                "elements": elements,
+                "bytes": bytes,
+                "bits_per_weight": bits,
+            })
         })
         .collect()
 }

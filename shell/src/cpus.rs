@@ -1,4 +1,6 @@
-//! Which CPUs there are, which are fast, and where threads run. Must not know what they compute.
+//! Which CPUs there are, what they can run, which are fast, and where threads run. Must not know
+//! what they compute.
+#![allow(unsafe_code)]
 
 use kinglet_core::Isa;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
@@ -83,10 +85,68 @@ pub fn bind(ids: &[usize]) -> io::Result<()> {
     Ok(sched_setaffinity(None, &set)?)
 }
 
+/// The kernels that this CPU can run, the fastest first.
+pub fn isas() -> Vec<Isa> {
+    let mut isas = vec![Isa::Scalar];
+    #[cfg(target_arch = "x86_64")]
+    {
+        use kinglet_core::ops::isa::Avx2;
+        if is_x86_feature_detected!("avx2")
+            && is_x86_feature_detected!("fma")
+            && is_x86_feature_detected!("f16c")
+        {
+            // SAFETY: the CPU was just asked for each feature of the token.
+            isas.insert(0, Isa::Avx2(unsafe { Avx2::assume() }));
+        }
+    }
+    #[cfg(target_arch = "aarch64")]
+    {
+        use kinglet_core::ops::isa::{DotProd, Neon};
+        // Every aarch64 CPU that runs Linux programs has NEON; the target says so.
+        if let Some(token) = Neon::new() {
+            isas.insert(0, Isa::Neon(token));
+        }
+        if std::arch::is_aarch64_feature_detected!("dotprod") {
+            // SAFETY: the CPU was just asked for the token's feature.
+            isas.insert(0, Isa::DotProd(unsafe { DotProd::assume() }));
+        }
+    }
+    isas
+}
+
 /// The fastest kernels that this CPU can run.
 pub fn best_isa() -> Isa {
-    Isa::default()
+    isas()[0]
 }
+
+/// Kernels by name; `auto` are the fastest.
+///
+/// # Errors
+/// What is wrong with the name, or that this CPU cannot run them.
+pub fn isa_named(name: &str) -> Result<Isa, String> {
+    let (isas, names) = (isas(), KERNELS.join(", "));
+    if name == "auto" {
+        return Ok(best_isa());
+    }
+    if let Some(isa) = isas.iter().find(|isa| isa.name() == name) {
+        return Ok(*isa);
+    }
+    if KERNELS.contains(&name) {
+        let here: Vec<&str> = isas.iter().map(|isa| isa.name()).collect();
+        Err(format!("this CPU cannot run '{name}'; it can run {}", here.join(", ")))
+    } else {
+        Err(format!("'{}' is none of: auto, {names}", name.escape_debug()))
+    }
+}
+
+/// All kernels there are for this architecture.
+const KERNELS: &[&str] = if cfg!(target_arch = "x86_64") {
+    &["scalar", "avx2"]
+} else if cfg!(target_arch = "aarch64") {
+    &["scalar", "neon", "dotprod"]
+} else {
+    &["scalar"]
+};
 
 #[cfg(test)]
 mod tests {
@@ -108,6 +168,17 @@ mod tests {
         let cpus = Cpus::ordered((0..8).collect(), rk3588);
         assert_eq!(cpus, Cpus { ids: vec![4, 5, 6, 7, 0, 1, 2, 3], uneven: true });
         assert!(!Cpus::ordered(vec![4, 5], rk3588).uneven);
+    }
+
+    #[test]
+    fn kernels_are_found_by_name() {
+        assert_eq!(isa_named("scalar"), Ok(Isa::Scalar));
+        assert_eq!(isa_named("auto"), Ok(isas()[0]));
+        assert!(isas().iter().all(|isa| isa_named(isa.name()) == Ok(*isa) && KERNELS.contains(&isa.name())));
+        assert!(isa_named("sse9").unwrap_err().contains("none of: auto, scalar"));
+        for name in KERNELS.iter().filter(|name| isas().iter().all(|isa| isa.name() != **name)) {
+            assert!(isa_named(name).unwrap_err().contains("this CPU cannot run"));
+        }
     }
 
     #[test]

@@ -83,7 +83,7 @@ pub fn generate(
         }
         emit(token)?;
         tokens += 1;
-        if session.room() == 0 {
+        if tokens < most && session.room() == 0 {
             break Stop::ContextFull;
         }
         if tokens < most {

@@ -17,7 +17,8 @@ macro_rules! engine_flags {
       --kv-type q8|f32     how keys and values are kept (default q8)
   -t, --threads N          threads (default: one for each CPU, fastest CPUs first)
       --cpus LIST          run on these CPUs only, one thread bound to each, e.g. 4-7
-      --kernels auto|scalar  instruction set (default auto; the results are the same bits)
+      --kernels auto|scalar|avx2
+                           instruction set (default auto; the results are the same bits)
       --force              start even if memory does not seem to suffice
       --quiet              no notes on standard error
 "
@@ -88,7 +89,8 @@ impl Setup {
                 self.cpus = Some(cpus::parse_list(&list).map_err(|e| words.bad(&e))?);
             }
             "--kernels" => {
-                self.isa = [cpus::best_isa(), Isa::Scalar][words.choice(&["auto", "scalar"])?];
+                let name = words.text()?;
+                self.isa = cpus::isa_named(&name).map_err(|e| words.bad(&e))?;
             }
             "--force" => self.force = true,
             "--quiet" => self.quiet = true,

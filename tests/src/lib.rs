@@ -3,6 +3,7 @@
 pub mod fuzz_gguf;
 pub mod fuzz_tokenizer;
 pub mod gguf_writer;
+pub mod isas;
 pub mod model;
 pub mod naive;
 pub mod reference;

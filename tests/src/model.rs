@@ -70,14 +70,22 @@ impl Model {
         Some(Self::parse(bytes).unwrap())
     }
 
-    /// An engine with memory of exactly the required size, filled with rubbish first.
+    /// As [`Model::engine_of`], with the fastest kernels of this machine.
     ///
     /// # Panics
     /// If the limits are out of range.
     pub fn engine(&self, limits: Limits) -> Engine<'static> {
+        self.engine_of(*crate::isas::all_isas().last().unwrap(), limits)
+    }
+
+    /// An engine with memory of exactly the required size, filled with rubbish first.
+    ///
+    /// # Panics
+    /// If the limits are out of range.
+    pub fn engine_of(&self, isa: Isa, limits: Limits) -> Engine<'static> {
         let r = Requirements::of(&self.config, &limits).unwrap();
         let memory = Memory { kv: region(r.kv), scratch: region(r.scratch), index: region(r.index) };
-        Engine::new(self.config, self.weights, limits, memory, Isa::Scalar).unwrap()
+        Engine::new(self.config, self.weights, limits, memory, isa).unwrap()
     }
 }
 

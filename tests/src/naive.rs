@@ -154,3 +154,57 @@ pub fn row_times_vector(ty: WeightType, row: &[u8], x: &[f32], most: f32) -> f32
     }
     acc
 }
+
+/// `e^x` by the contract.
+pub fn exp(x: f32) -> f32 {
+    if x.is_nan() {
+        return f32::NAN;
+    }
+    if x > 88.722_83 {
+        return f32::INFINITY;
+    }
+    if x < -87.336_54 {
+        return 0.0;
+    }
+    let t = x.mul_add(core::f32::consts::LOG2_E, 12_582_912.0);
+    let n = t - 12_582_912.0;
+    let r = n.mul_add(-0.693_359_4, x);
+    let r = n.mul_add(2.121_944_4e-4, r);
+    let coefficients = kinglet_core::math::EXP_COEFFICIENTS;
+    let p = coefficients.into_iter().reduce(|p, c| p.mul_add(r, c)).unwrap_or(0.0);
+    let y = p.mul_add(r * r, r) + 1.0;
+    let i = (n as i32).div_euclid(2);
+    y * 2f32.powi(i) * 2f32.powi(n as i32 - i)
+}
+
+/// `silu(gate) * up` by the contract.
+pub fn swiglu(gate: f32, up: f32) -> f32 {
+    gate / (1.0 + exp(-gate)) * up
+}
+
+/// The root-mean-square norm by the contract.
+pub fn rmsnorm(x: &[f32], w: &[f32], eps: f32) -> Vec<f32> {
+    let mean = sum16(x, x) / x.len() as f32;
+    let r = if mean.is_finite() { 1.0 / (mean + eps).sqrt() } else { f32::NAN };
+    x.iter().zip(w).map(|(x, w)| (x * r) * w).collect()
+}
+
+/// The rotary embedding by the contract.
+pub fn rope(x: &[f32], cos: &[f32], sin: &[f32]) -> Vec<f32> {
+    let half = cos.len();
+    let low = (0..half).map(|j| x[j].mul_add(cos[j], -(x[j + half] * sin[j])));
+    low.chain((0..half).map(|j| x[j + half].mul_add(cos[j], x[j] * sin[j]))).collect()
+}
+
+/// Factors, then the Walsh-Hadamard transform, by the contract.
+pub fn condition(x: &[f32], factor: &[f32]) -> Vec<f32> {
+    let mut x: Vec<f32> = x.iter().zip(factor).map(|(x, f)| x * f).collect();
+    let mut run = 1;
+    while x.len().is_multiple_of(2 * run) {
+        for i in (0..x.len()).filter(|i| i & run == 0) {
+            (x[i], x[i + run]) = (x[i] + x[i + run], x[i] - x[i + run]);
+        }
+        run *= 2;
+    }
+    x
+}

@@ -5,6 +5,7 @@ use kinglet_core::ops::{self, BlockQ32, BlockQ256, Forms, Input, Isa, Precision}
 use kinglet_core::par::{Single, Tile, for_each_tile};
 use kinglet_core::quant::{WeightType, dequantize};
 use kinglet_core::weights::Matrix;
+use kinglet_tests::isas::{all_isas, names};
 use kinglet_tests::naive;
 
 fn all_types() -> impl Iterator<Item = WeightType> {
@@ -108,12 +109,19 @@ fn forms(ty: WeightType, precision: Precision, x: &[f32]) -> (Vec<BlockQ32>, Vec
 }
 
 /// The product in tiles of the given size.
-fn product(w: &Matrix<'_>, precision: Precision, x: &[f32], tile_rows: usize, tile_cols: usize) -> Vec<f32> {
+fn product(
+    isa: Isa,
+    w: &Matrix<'_>,
+    precision: Precision,
+    x: &[f32],
+    tile_rows: usize,
+    tile_cols: usize,
+) -> Vec<f32> {
     let (q32, q256) = forms(w.ty(), precision, x);
     let input = Input { tokens: x.len() / w.cols(), k: w.cols(), precision, x, q32: &q32, q256: &q256 };
     let mut out = vec![f32::MAX; input.tokens * w.rows()];
     for_each_tile(&Single, &mut out, w.rows(), tile_rows, tile_cols, |tile| {
-        ops::matmul(Isa::Scalar, w, &input, tile);
+        ops::matmul(isa, w, &input, tile);
     });
     out
 }
@@ -136,6 +144,8 @@ fn by_the_contract(w: &Matrix<'_>, precision: Precision, x: &[f32]) -> Vec<f32> 
 #[test]
 fn every_type_token_count_and_split_gives_the_bits_of_the_contract() {
     let mut random = Random(7);
+    let isas = all_isas();
+    println!("instruction sets: {}", names(&isas));
     for ty in all_types() {
         let lengths: &[usize] = match ty.block_len() {
             1 => &[1, 37, 128],
@@ -143,27 +153,65 @@ fn every_type_token_count_and_split_gives_the_bits_of_the_contract() {
             _ => &[256, 1024],
         };
         for &k in lengths {
-            let rows = 11;
+            // One more than two panels of eight; not a multiple of four.
+            let rows = 27;
             let data = weights(ty, rows, k, &mut random);
             let w = Matrix::new(ty, rows, k, &data).unwrap();
-            for tokens in [1, 2, 3, 8, 9, 14, 17] {
-                let x = vectors(tokens, k, &mut random);
-                let precision = if tokens % 2 == 0 { Precision::Fine } else { Precision::Coarse };
-                let truth = by_the_contract(&w, precision, &x);
-                if tokens > 2 {
-                    let finite = truth.iter().filter(|y| y.is_finite() && **y != 0.0).count();
-                    assert!(finite * 3 > truth.len(), "{}: the data tests too little", ty.name());
+            for tokens in [1, 3, 4, 9, 14, 67] {
+                // The largest product only where it can show something: more than one tile of tokens.
+                if tokens > 14 && k > 256 {
+                    continue;
                 }
-                for (tile_rows, tile_cols) in [(tokens, rows), (1, rows), (tokens, 1), (5, 3), (9, 4), (3, 6)]
-                {
-                    let ours = product(&w, precision, &x, tile_rows, tile_cols);
-                    let difference = first_difference(&ours, &truth);
-                    assert_eq!(
-                        difference,
-                        None,
-                        "{} k {k} tokens {tokens} tiles {tile_rows} x {tile_cols}",
-                        ty.name()
-                    );
+                let x = vectors(tokens, k, &mut random);
+                for precision in [Precision::Coarse, Precision::Fine] {
+                    let truth = by_the_contract(&w, precision, &x);
+                    if tokens > 2 {
+                        let finite = truth.iter().filter(|y| y.is_finite() && **y != 0.0).count();
+                        assert!(finite * 3 > truth.len(), "{}: the data tests too little", ty.name());
+                    }
+                    for &isa in &isas {
+                        for (tile_rows, tile_cols) in [(tokens, rows), (64, 16), (tokens, 1), (5, 3), (9, 20)]
+                        {
+                            let ours = product(isa, &w, precision, &x, tile_rows, tile_cols);
+                            assert_eq!(
+                                first_difference(&ours, &truth),
+                                None,
+                                "{} {precision:?} {} k {k} tokens {tokens} tiles {tile_rows} x {tile_cols}",
+                                isa.name(),
+                                ty.name()
+                            );
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn the_largest_sums_are_exact() {
+    let mut random = Random(13);
+    for ty in all_types().filter(|ty| ty.block_len() > 1) {
+        let (rows, k) = (9, 2 * ty.block_len());
+        for fill in [0xFF, 0x80, 0x7F, 0, 0x0F, 0xF0] {
+            let mut data = vec![fill; rows * ty.row_bytes(k)];
+            for block in data.chunks_mut(ty.block_bytes()) {
+                for &at in naive::half_offsets(ty) {
+                    block[at..][..2].copy_from_slice(&scale_bits(&mut random, false).to_le_bytes());
+                }
+            }
+            let w = Matrix::new(ty, rows, k, &data).unwrap();
+            for sign in [1.0, -1.0] {
+                let x = vec![sign; 9 * k];
+                for precision in [Precision::Coarse, Precision::Fine] {
+                    let truth = by_the_contract(&w, precision, &x);
+                    for isa in all_isas() {
+                        for tile_rows in [1, 9] {
+                            let ours = product(isa, &w, precision, &x, tile_rows, rows);
+                            let difference = first_difference(&ours, &truth);
+                            assert_eq!(difference, None, "{} {} {fill:#x}", isa.name(), ty.name());
+                        }
+                    }
                 }
             }
         }
@@ -179,19 +227,22 @@ fn the_checker_notices_one_weight_one_activation_one_bit() {
         let mut x: Vec<f32> = (0..4 * k).map(|i| 1.0 + (i % 7) as f32).collect();
         let coarse = Precision::Coarse;
         let truth = by_the_contract(&Matrix::new(ty, 3, k, &data).unwrap(), coarse, &x);
-        let ours = |data: &[u8], x: &[f32]| product(&Matrix::new(ty, 3, k, data).unwrap(), coarse, x, 4, 3);
-        assert_eq!(first_difference(&ours(&data, &x), &truth), None);
-        x[k + 3] += 2.0;
-        assert_ne!(first_difference(&ours(&data, &x), &truth), None, "{}: activation", ty.name());
-        x[k + 3] -= 2.0;
-        // Byte 20 of the second row holds weights in every type.
-        let at = data.len() / 3 + 20;
-        data[at] ^= 0x11;
-        assert_ne!(first_difference(&ours(&data, &x), &truth), None, "{}: weight", ty.name());
-        data[at] ^= 0x11;
-        let mut one_bit = ours(&data, &x);
-        one_bit[5] = f32::from_bits(one_bit[5].to_bits() ^ 1);
-        assert_ne!(first_difference(&one_bit, &truth), None);
+        for isa in all_isas() {
+            let ours =
+                |data: &[u8], x: &[f32]| product(isa, &Matrix::new(ty, 3, k, data).unwrap(), coarse, x, 4, 3);
+            assert_eq!(first_difference(&ours(&data, &x), &truth), None);
+            x[k + 3] += 2.0;
+            assert_ne!(first_difference(&ours(&data, &x), &truth), None, "{}: activation", ty.name());
+            x[k + 3] -= 2.0;
+            // Byte 20 of the second row holds weights in every type.
+            let at = data.len() / 3 + 20;
+            data[at] ^= 0x11;
+            assert_ne!(first_difference(&ours(&data, &x), &truth), None, "{}: weight", ty.name());
+            data[at] ^= 0x11;
+            let mut one_bit = ours(&data, &x);
+            one_bit[5] = f32::from_bits(one_bit[5].to_bits() ^ 1);
+            assert_ne!(first_difference(&one_bit, &truth), None);
+        }
     }
 }
 
@@ -203,7 +254,7 @@ fn close_to_the_product_of_dequantised_weights() {
         let data = weights(ty, rows, k, &mut random);
         let w = Matrix::new(ty, rows, k, &data).unwrap();
         let x: Vec<f32> = (0..tokens * k).map(|_| random.below(20_001) as f32 / 1e4 - 1.0).collect();
-        let ours = product(&w, precision, &x, tokens, rows);
+        let ours = product(Isa::Scalar, &w, precision, &x, tokens, rows);
         let mut floats = vec![0.0; rows * k];
         dequantize(ty, &data, &mut floats).unwrap();
         for (i, ours) in ours.iter().enumerate() {
@@ -265,15 +316,17 @@ fn only_the_tile_is_written() {
     let x = [1.0; 5 * 32];
     let (q32, _) = forms(w.ty(), Precision::Coarse, &x);
     let input = Input { tokens: 5, k: 32, precision: Precision::Coarse, x: &x, q32: &q32, q256: &[] };
-    let mut out = [7.5f32; 5 * 6];
-    for_each_tile(&Single, &mut out, 6, 2, 2, |tile| {
-        if tile.rows().contains(&2) && tile.cols().contains(&2) {
-            ops::matmul(Isa::Scalar, &w, &input, tile);
+    for isa in all_isas() {
+        let mut out = [7.5f32; 5 * 6];
+        for_each_tile(&Single, &mut out, 6, 2, 2, |tile| {
+            if tile.rows().contains(&2) && tile.cols().contains(&2) {
+                ops::matmul(isa, &w, &input, tile);
+            }
+        });
+        for (i, y) in out.iter().enumerate() {
+            let inside = (2..4).contains(&(i / 6)) && (2..4).contains(&(i % 6));
+            assert_eq!(*y != 7.5, inside, "output {i}");
         }
-    });
-    for (i, y) in out.iter().enumerate() {
-        let inside = (2..4).contains(&(i / 6)) && (2..4).contains(&(i % 6));
-        assert_eq!(*y != 7.5, inside, "output {i}");
     }
     // No rows, no tokens: nothing to do.
     ops::matmul(

@@ -1,7 +1,8 @@
-//! One answer: the same bits for every split of the prompt, every number of threads, and whatever
-//! else is in the batch.
+//! One answer: the same bits for every instruction set, every split of the prompt, every number of
+//! threads, and whatever else is in the batch.
 
-use kinglet_core::{Chunk, KvType, Limits, Logits, SeqId};
+use kinglet_core::{Chunk, Engine, KvType, Limits, Logits, SeqId};
+use kinglet_tests::isas::{all_isas, names};
 use kinglet_tests::model::{Model, Scoped, all_logits};
 
 fn limits(kv_type: KvType) -> Limits {
@@ -22,18 +23,29 @@ fn bits(logits: &[f32]) -> Vec<u32> {
 fn check(name: &str, model: &Model, kv_type: KvType, len: usize, batches: &[usize], threads: &[usize]) {
     let tokens = prompt(len, 1, model.config.vocab);
     let mut engine = model.engine(limits(kv_type));
-    let mut run = |batch: usize, threads: usize| {
+    let run = |engine: &mut Engine<'_>, batch: usize, threads: usize| {
         let seq = engine.open().unwrap();
-        let all = all_logits(&mut engine, &Scoped(threads), seq, &tokens, batch).unwrap();
+        let all = all_logits(engine, &Scoped(threads), seq, &tokens, batch).unwrap();
         engine.close(seq).unwrap();
         bits(&all)
     };
-    let want = run(len, 1);
+    let want = run(&mut engine, len, 1);
     for &batch in batches {
         for &threads in threads {
-            let same = run(batch, threads) == want;
+            let same = run(&mut engine, batch, threads) == want;
             assert!(same, "{name}, KV {}: batch {batch}, {threads} threads", kv_type.name());
         }
+    }
+    let isas = all_isas();
+    println!("{name}: {}", names(&isas));
+    for isa in isas {
+        let mut engine = model.engine_of(isa, limits(kv_type));
+        // In one batch and, as in decoding, by single tokens at the end.
+        let (head, tail) = tokens.split_at(len - 3);
+        let seq = engine.open().unwrap();
+        let mut all = all_logits(&mut engine, &Scoped(2), seq, head, 32).unwrap();
+        all.extend(all_logits(&mut engine, &Scoped(2), seq, tail, 1).unwrap());
+        assert!(bits(&all) == want, "{name}, KV {}: kernels {}", kv_type.name(), isa.name());
     }
 }
 

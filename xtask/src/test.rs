@@ -149,7 +149,7 @@ fn tests(options: &Options) -> Outcome {
     command.args(["test", "--workspace"]);
     if options.no_model {
         // Also when the caller's environment has it: the warning says they are left out.
-        command.env_remove(model::MODEL_ENV);
+        command.env_remove(model::MODEL_ENV).env("KINGLET_NO_MODEL", "1");
     } else {
         command.env(model::MODEL_ENV, model::ensure()?);
     }

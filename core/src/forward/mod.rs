@@ -2,6 +2,7 @@
 //!
 //! Knows weights, kernels' entry points and the pool. Must not know text, threads or files.
 
+mod attend;
 mod output;
 pub(crate) mod scratch;
 mod step;
@@ -12,7 +13,7 @@ pub use trace::{Point, Trace};
 
 use crate::cast::{Arena, RegionError};
 use crate::config::Config;
-use crate::kv::{Geometry, KvError, Pool, SeqId};
+use crate::kv::{Geometry, KvError, KvType, Pool, SeqId};
 use crate::ops::Isa;
 use crate::par::Workers;
 use crate::requirements::{Limits, LimitsError, Requirements};
@@ -168,7 +169,7 @@ pub struct Engine<'m> {
 }
 
 impl<'m> Engine<'m> {
-    /// Puts a model and its memory together. Touches of the KV region nothing.
+    /// Puts a model and its memory together. Touches nothing of the KV region.
     ///
     /// # Errors
     /// Limits out of range, a region too small or misaligned, weights of another model.
@@ -188,19 +189,32 @@ impl<'m> Engine<'m> {
         let pool = Arena::new(memory.index)
             .and_then(|mut a| Pool::new(&mut a, limits.pool()))
             .map_err(EngineError::Index)?;
-        tables::rotary_frequencies(&config, scratch.inv_freq);
-        let width = config.kv_dim();
-        for (i, layer) in weights.layers.iter().enumerate() {
-            let at = i * width..(i + 1) * width;
-            tables::conditioning(
-                &config,
-                layer,
-                &mut scratch.q_factor[at.clone()],
-                &mut scratch.k_factor[at],
-            );
-        }
         let geometry = Geometry::of(&config, limits.kv_type);
-        Ok(Engine { config, weights, limits, geometry, isa, kv, pool, scratch })
+        let mut engine = Engine { config, weights, limits, geometry, isa, kv, pool, scratch };
+        engine.fill_tables();
+        Ok(engine)
+    }
+
+    /// Computes what depends on the model and the limits alone.
+    fn fill_tables(&mut self) {
+        let (s, width, half) = (&mut self.scratch, self.config.kv_dim(), self.config.head_dim / 2);
+        tables::rotary_frequencies(&self.config, s.inv_freq);
+        if self.limits.kv_type == KvType::F32 {
+            return;
+        }
+        let blocks = s.block_cos.chunks_exact_mut(half).zip(s.block_sin.chunks_exact_mut(half));
+        for (i, (cos, sin)) in blocks.enumerate() {
+            tables::rotary_angles(tables::block_middle(i), s.inv_freq, cos, sin);
+        }
+        for (i, layer) in self.weights.layers.iter().enumerate() {
+            let at = i * width..(i + 1) * width;
+            let out = tables::Conditioning {
+                q_factor: &mut s.q_factor[at.clone()],
+                k_factor: &mut s.k_factor[at.clone()],
+                k_constant: &mut s.k_constant[at],
+            };
+            tables::conditioning(&self.config, layer, s.inv_freq, out);
+        }
     }
 
     /// The model's dimensions.
@@ -257,7 +271,8 @@ impl<'m> Engine<'m> {
     ///
     /// # Errors
     /// See [`ForwardError`]. All but [`ForwardError::NonFinite`] are found before any work; in every
-    /// case the sequences are as they were.
+    /// case the sequences are as they were. A NaN that only the output matrix holds is found after earlier rows
+    /// have gone to `sink`.
     pub fn forward(
         &mut self,
         workers: &dyn Workers,

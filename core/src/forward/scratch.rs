@@ -50,6 +50,13 @@ pub(super) struct Scratch<'m> {
     pub q_factor: &'m mut [f32],
     /// `[n_layers, kv_dim]` what K is multiplied with
     pub k_factor: &'m mut [f32],
+    /// `[n_layers, kv_dim]` the constant part of K before rope, damped; turned to a block's middle it
+    /// is taken off K
+    pub k_constant: &'m mut [f32],
+    /// `[blocks of a sequence, head_dim / 2]` angles of the blocks' middles
+    pub block_cos: &'m mut [f32],
+    /// `[blocks of a sequence, head_dim / 2]`
+    pub block_sin: &'m mut [f32],
 }
 
 /// Elements of the widest matrix input.
@@ -76,6 +83,9 @@ pub(crate) fn bytes(c: &Config, limits: &Limits) -> usize {
         (1, c.head_dim / 2),
         (c.n_layers, c.kv_dim()),
         (c.n_layers, c.kv_dim()),
+        (c.n_layers, c.kv_dim()),
+        (limits.block_angles(), c.head_dim / 2),
+        (limits.block_angles(), c.head_dim / 2),
     ];
     let mut total = array_bytes::<BlockQ32>(b, widest(c) / 32)
         .saturating_add(array_bytes::<BlockQ256>(b, widest(c) / 256))
@@ -107,6 +117,9 @@ impl<'m> Scratch<'m> {
             inv_freq: floats(1, c.head_dim / 2)?,
             q_factor: floats(c.n_layers, c.kv_dim())?,
             k_factor: floats(c.n_layers, c.kv_dim())?,
+            k_constant: floats(c.n_layers, c.kv_dim())?,
+            block_cos: floats(limits.block_angles(), c.head_dim / 2)?,
+            block_sin: floats(limits.block_angles(), c.head_dim / 2)?,
             q32: arena.take(b.saturating_mul(widest(c) / 32))?,
             q256: arena.take(b.saturating_mul(widest(c) / 256))?,
             position: arena.take(b)?,

@@ -3,14 +3,10 @@
 use super::scratch::Scratch;
 use super::trace::{Point, Trace};
 use super::{Chunk, Engine, ForwardError, LogitRow, Logits, tables};
-use crate::kv::{BLOCK_TOKENS, KvType, layout};
-use crate::math;
 use crate::ops::{self, BlockQ32, BlockQ256, Forms, Input, Isa, Precision};
-use crate::par::{Rows, Workers, for_each_rows, for_each_tile, for_each_tile_of};
+use crate::par::{Rows, Workers, for_each_rows, for_each_tile_of};
 use crate::weights::{Ffn, Layer, Matrix, Vector};
 
-/// Longest head that `Config` lets through.
-const MAX_HEAD_DIM: usize = 1024;
 /// Rows of a task in work of one vector at a time.
 const ROW_STEP: usize = 4;
 
@@ -88,7 +84,7 @@ impl Engine<'_> {
                 x.chunks_exact_mut(dim).zip(cos.chunks_exact_mut(half)).zip(sin.chunks_exact_mut(half));
             for (row, ((x, cos), sin)) in range.zip(each) {
                 ops::embed(embedding, token[row] as usize, x);
-                tables::rotary_angles(position[row], freq, cos, sin);
+                tables::rotary_angles(position[row] as f32, freq, cos, sin);
             }
         });
         trace.see(Point::Embed, 0, &s.x[..ctx.n * dim]);
@@ -182,87 +178,6 @@ impl Engine<'_> {
                 }
             }
         });
-    }
-
-    /// Puts k and v of every row into the sequences' blocks. A task is a KV head.
-    fn store(&mut self, ctx: &Ctx<'_>, i: usize, chunks: &[Chunk<'_>]) -> Result<(), ForwardError> {
-        let Engine { config: c, geometry, pool, scratch: s, kv, .. } = self;
-        for chunk in chunks {
-            // `table` below must not fail inside a task.
-            pool.table(chunk.seq)?;
-        }
-        let (d, kv_dim) = (c.head_dim, c.kv_dim());
-        let k_factor = &s.k_factor[i * kv_dim..(i + 1) * kv_dim];
-        let (slab_bytes, all) = (geometry.slab_bytes(), usize::MAX / 2);
-        for_each_tile(ctx.workers, kv, geometry.layer_bytes(), all, slab_bytes, |mut tile| {
-            let h = tile.cols().start / slab_bytes;
-            let head = h * d..(h + 1) * d;
-            let mut conditioned = [0.0f32; MAX_HEAD_DIM];
-            let (mut kq, mut vq) = ([0i8; MAX_HEAD_DIM], [0i8; MAX_HEAD_DIM]);
-            for row in 0..ctx.n {
-                let table = pool.table(chunks[s.chunk[row] as usize].seq).unwrap_or(&[]);
-                let position = s.position[row] as usize;
-                let (block, t) = (table[position / BLOCK_TOKENS] as usize, position % BLOCK_TOKENS);
-                let slab = tile.row_mut(geometry.row(block, i));
-                let k = &s.k[row * kv_dim..][head.clone()];
-                let v = &s.v[row * kv_dim..][head.clone()];
-                match geometry.kv_type {
-                    KvType::F32 => layout::write_f32(slab, t, k, v),
-                    KvType::Q8 => {
-                        let conditioned = &mut conditioned[..d];
-                        conditioned.copy_from_slice(k);
-                        ops::elementwise::condition(ctx.isa, conditioned, &k_factor[head.clone()]);
-                        let dk = math::quantize(conditioned, &mut kq[..d]);
-                        let dv = math::quantize(v, &mut vq[..d]);
-                        layout::write_q8(slab, t, (&kq[..d], dk), (&vq[..d], dv));
-                    }
-                }
-            }
-        });
-        Ok(())
-    }
-
-    /// Attention of every row and query head over its sequence. A task is a few rows of one head.
-    fn attend(&mut self, ctx: &Ctx<'_>, i: usize, chunks: &[Chunk<'_>]) -> Result<(), ForwardError> {
-        let Engine { config: c, geometry, pool, scratch: s, kv, .. } = self;
-        let kv = &**kv;
-        let (d, q_dim, kv_dim) = (c.head_dim, c.q_dim(), c.kv_dim());
-        let q_factor = &s.q_factor[i * kv_dim..(i + 1) * kv_dim];
-        let (q, chunk, position) = (&*s.q, &*s.chunk, &*s.position);
-        let root = 1.0 / math::sqrt(d as f32);
-        let score_scale = match geometry.kv_type {
-            KvType::F32 => root,
-            KvType::Q8 => root / ops::elementwise::hadamard_run(d) as f32,
-        };
-        for_each_tile(ctx.workers, &mut s.attn[..ctx.n * q_dim], q_dim, ROW_STEP, d, |mut tile| {
-            let h = tile.cols().start / d;
-            let kv_head = h / c.group();
-            let mut conditioned = [0.0f32; MAX_HEAD_DIM];
-            let mut quantized = [0i16; MAX_HEAD_DIM];
-            for row in tile.rows() {
-                let table = pool.table(chunks[chunk[row] as usize].seq).unwrap_or(&[]);
-                let visible = position[row] as usize + 1;
-                let q = &q[row * q_dim + h * d..][..d];
-                let slab = |b: usize| {
-                    let at = geometry.row(table[b] as usize, i) * geometry.layer_bytes()
-                        + kv_head * geometry.slab_bytes();
-                    &kv[at..at + geometry.slab_bytes()]
-                };
-                let query = match geometry.kv_type {
-                    KvType::F32 => ops::attention::Query::F32 { q, scale: score_scale },
-                    KvType::Q8 => {
-                        let conditioned = &mut conditioned[..d];
-                        conditioned.copy_from_slice(q);
-                        ops::elementwise::condition(ctx.isa, conditioned, &q_factor[kv_head * d..][..d]);
-                        let scale = math::quantize_i16(conditioned, math::QUERY_MOST, &mut quantized[..d])
-                            * score_scale;
-                        ops::attention::Query::Q8 { q: &quantized[..d], scale }
-                    }
-                };
-                ops::attention::attend(ctx.isa, query, visible, slab, tile.row_mut(row));
-            }
-        });
-        Ok(())
     }
 
     fn feed_forward(&mut self, ctx: &Ctx<'_>, i: usize, layer: &Layer<'_>, trace: &mut dyn Trace) {
@@ -373,7 +288,7 @@ pub(super) fn linear<const N: usize>(ctx: &Ctx<'_>, input: &Input<'_>, parts: [P
     let total: usize = weights.iter().map(|(w, _)| w.rows()).sum();
     let outs = parts.map(|(w, _, out)| Rows::new(&mut out[..n * w.rows()], w.rows()));
     // Enough tasks that a slow core does not hold up the rest, each large enough to be worth taking.
-    let cols = (total / (ctx.workers.count() * 8)).clamp(16, 64).next_multiple_of(8);
+    let cols = (total / ctx.workers.count().clamp(1, 1024) / 8).clamp(16, 64).next_multiple_of(8);
     for_each_tile_of(ctx.workers, outs, 64, cols, |which, mut tile| {
         let (w, bias) = weights[which];
         let (tokens, cols) = (tile.rows(), tile.cols());

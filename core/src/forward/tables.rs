@@ -1,6 +1,7 @@
 //! Tables computed once at load: rotary frequencies and the conditioning vectors of KV `q8`.
 
 use crate::config::Config;
+use crate::kv::BLOCK_TOKENS;
 use crate::math;
 use crate::weights::{Layer, Vector};
 
@@ -13,29 +14,49 @@ pub(super) fn rotary_frequencies(config: &Config, out: &mut [f32]) {
 }
 
 /// Cosine and sine of `position * f` for every frequency.
-pub(super) fn rotary_angles(position: u32, frequencies: &[f32], cos: &mut [f32], sin: &mut [f32]) {
+pub(super) fn rotary_angles(position: f32, frequencies: &[f32], cos: &mut [f32], sin: &mut [f32]) {
     for ((f, c), s) in frequencies.iter().zip(cos).zip(sin) {
-        let angle = f64::from(position as f32 * f);
+        let angle = f64::from(position * f);
         *c = libm::cos(angle) as f32;
         *s = libm::sin(angle) as f32;
     }
 }
 
-/// The conditioning vector of one layer (section 7 of the contract): Q is multiplied with
-/// `q_factor`, K with `k_factor` = 1 / `q_factor`. Both `[n_kv_heads, head_dim]`.
+/// The middle of block `i` of a sequence, as a position.
+pub(super) fn block_middle(i: usize) -> f32 {
+    (i * BLOCK_TOKENS) as f32 + 0.5 * (BLOCK_TOKENS - 1) as f32
+}
+
+/// What [`conditioning`] computes, `[n_kv_heads, head_dim]` each.
+pub(super) struct Conditioning<'t> {
+    /// What Q is multiplied with.
+    pub q_factor: &'t mut [f32],
+    /// What K is multiplied with: the inverse.
+    pub k_factor: &'t mut [f32],
+    /// The constant part of K before rope, damped.
+    pub k_constant: &'t mut [f32],
+}
+
+/// How K of one layer is conditioned before it is quantised (section 7 of the contract).
+///
+/// K's bias, turned by rope, is the same for every token at a position, and nearly the same within
+/// a block where frequencies are low: what stays of it when the turning is averaged is taken off.
 ///
 /// K's rounding error, spread evenly by the Hadamard transform, costs about |Q|^2 |K|^2. Scaling K down
 /// and Q up by sqrt(size of K / size of Q) in every dimension makes that product smallest
 /// (Cauchy-Schwarz). What the file tells about sizes: biases, or the weights of the head norms.
-pub(super) fn conditioning(config: &Config, layer: &Layer<'_>, q_factor: &mut [f32], k_factor: &mut [f32]) {
+pub(super) fn conditioning(config: &Config, layer: &Layer<'_>, frequencies: &[f32], out: Conditioning<'_>) {
     let (d, half, group) = (config.head_dim, config.head_dim / 2, config.group());
-    let heads = q_factor.chunks_exact_mut(d).zip(k_factor.chunks_exact_mut(d));
-    for (h, (q_factor, k_factor)) in heads.enumerate() {
-        for j in 0..half {
+    for h in 0..config.n_kv_heads {
+        for (j, frequency) in frequencies.iter().enumerate() {
+            let at = h * d + j;
+            let mut damping = 0.0;
             let (k, q) = if !layer.bk.is_empty() && !layer.bq.is_empty() {
                 let q = |g: usize| mean_square(&layer.bq, (h * group + g) * d + j, half);
-                let mean = (0..group).map(q).fold(0.0, |sum, q| sum + q) / group as f32;
-                (mean_square(&layer.bk, h * d + j, half) + UNBIASED, mean + UNBIASED)
+                let q = (0..group).map(q).fold(0.0, |sum, q| sum + q) / group as f32;
+                damping = mean_turn(*frequency);
+                let left = mean_square(&layer.bk, at, half) * (1.0 - damping * damping);
+                (left + UNBIASED, q + UNBIASED)
             } else if !layer.k_norm.is_empty() && !layer.q_norm.is_empty() {
                 (mean_square(&layer.k_norm, j, half), mean_square(&layer.q_norm, j, half))
             } else {
@@ -43,12 +64,21 @@ pub(super) fn conditioning(config: &Config, layer: &Layer<'_>, q_factor: &mut [f
             };
             let c = math::sqrt(math::sqrt(k / q));
             let c = if (LEAST_FACTOR..=1.0 / LEAST_FACTOR).contains(&c) { c } else { 1.0 };
-            for i in [j, j + half] {
-                q_factor[i] = c;
-                k_factor[i] = 1.0 / c;
+            for i in [at, at + half] {
+                out.q_factor[i] = c;
+                out.k_factor[i] = 1.0 / c;
+                let constant = if damping == 0.0 { 0.0 } else { layer.bk.get(i) * damping };
+                out.k_constant[i] = constant;
             }
         }
     }
+}
+
+/// Mean of the cosine of the angles from a block's middle to its tokens.
+fn mean_turn(frequency: f32) -> f32 {
+    let angle = |t: usize| f64::from(frequency) * (t as f64 - 0.5 * (BLOCK_TOKENS - 1) as f64);
+    let sum = (0..BLOCK_TOKENS).fold(0.0, |sum, t| sum + libm::cos(angle(t)));
+    (sum / BLOCK_TOKENS as f64) as f32
 }
 
 /// Mean square of what a token adds to q and k besides the bias, roughly.
@@ -89,18 +119,32 @@ mod tests {
         }
     }
 
+    fn run(config: &Config, layer: &Layer<'_>, frequencies: [f32; 2]) -> [[f32; 4]; 3] {
+        let [mut q, mut k, mut constant] = [[9.0; 4]; 3];
+        let out = Conditioning { q_factor: &mut q, k_factor: &mut k, k_constant: &mut constant };
+        conditioning(config, layer, &frequencies, out);
+        [q, k, constant]
+    }
+
     #[test]
     fn pairs_share_a_factor_made_of_both_biases() {
-        // Pair 0: K 14, 14 -> 196 + 4 = 200; Q heads (0, 0), (8, 8) -> 32 + 4 = 36... of two heads.
         let bk = bytes([14.0, f32::NAN, 14.0, 1.0]);
+        // Mean squares of pair 0 of two query heads: 0 and 64.
         let bq = bytes([0.0, 0.0, 0.0, 0.0, 8.0, 0.0, 8.0, 0.0]);
         let layer =
             Layer { bk: Vector::new(bk.as_flattened()), bq: Vector::new(bq.as_flattened()), ..Layer::EMPTY };
-        let (mut q, mut k) = ([0.0; 4], [0.0; 4]);
-        conditioning(&config(2), &layer, &mut q, &mut k);
+        // Full turns between neighbours and half of one: the mean over 32 tokens is 0.
+        let turn = core::f32::consts::PI;
+        let [q, k, constant] = run(&config(2), &layer, [turn, turn]);
         let c = (200.0f32 / 36.0).sqrt().sqrt();
-        assert_eq!(q, [c, 1.0, c, 1.0]);
-        assert_eq!(k, [1.0 / c, 1.0, 1.0 / c, 1.0]);
+        assert!((q[0] - c).abs() < 1e-6 && q[0] == q[2], "{q:?}");
+        assert_eq!((q[1], q[3]), (1.0, 1.0));
+        assert_eq!(k, q.map(|q| 1.0 / q));
+        assert!(constant[0].abs() < 1e-5, "{constant:?}");
+        // No turning: all of the bias is constant, and K has the size of what tokens add.
+        let [q, _, constant] = run(&config(2), &layer, [0.0, 0.0]);
+        assert_eq!(q[0], (4.0f32 / 36.0).sqrt().sqrt());
+        assert_eq!((constant[0], constant[2], constant[3]), (14.0, 14.0, 1.0));
     }
 
     #[test]
@@ -111,8 +155,8 @@ mod tests {
             q_norm: Vector::new(qn.as_flattened()),
             ..Layer::EMPTY
         };
-        let (mut q, mut k) = ([0.0; 4], [0.0; 4]);
-        conditioning(&config(1), &layer, &mut q, &mut k);
+        let [q, k, constant] = run(&config(1), &layer, [0.1, 0.2]);
         assert_eq!((q, k), ([4.0, 1.0, 4.0, 1.0], [0.25, 1.0, 0.25, 1.0]));
+        assert_eq!(constant, [0.0; 4]);
     }
 }

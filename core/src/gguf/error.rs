@@ -44,6 +44,11 @@ pub enum GgufFault {
         /// The largest accepted.
         most: u64,
     },
+    /// A metadata key of more than 256 bytes.
+    KeyLength {
+        /// Its length.
+        found: u64,
+    },
     /// A name, key or string that is not UTF-8.
     Utf8,
     /// The same key or tensor name twice.
@@ -115,6 +120,7 @@ impl fmt::Display for GgufFault {
             Self::Count { found, most } => {
                 write!(f, "{found} entries; at most {most} are accepted")
             }
+            Self::KeyLength { found } => write!(f, "a key of {found} bytes; at most 256 are accepted"),
             Self::Utf8 => write!(f, "a string is not valid UTF-8"),
             Self::Duplicate => write!(f, "appears twice"),
             Self::MetaType { found } => write!(f, "unknown metadata type {found}"),

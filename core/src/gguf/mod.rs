@@ -21,6 +21,8 @@ const VERSION: u32 = 3;
 const DEFAULT_ALIGNMENT: u64 = 32;
 /// More entries than any model has; keeps a hostile count from asking for memory.
 const MAX_METAS: u64 = 4096;
+/// Longest metadata key; real ones stay below 80 bytes. Keys are compared with each other.
+const MAX_KEY_BYTES: usize = 256;
 /// As [`MAX_METAS`], for tensors (Qwen3-30B-A3B has 579).
 const MAX_TENSORS: u64 = 65_536;
 
@@ -118,6 +120,9 @@ impl<'a, 't> Gguf<'a, 't> {
         for i in 0..metas.len() {
             let key = reader.str()?;
             let at = |fault| GgufError { fault, name: Name::new(key) };
+            if key.len() > MAX_KEY_BYTES {
+                return Err(at(GgufFault::KeyLength { found: key.len() as u64 }));
+            }
             if metas[..i].iter().any(|m| m.key == key) {
                 return Err(at(GgufFault::Duplicate));
             }

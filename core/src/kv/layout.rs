@@ -53,12 +53,12 @@ impl Geometry {
 
     /// Bytes of one layer.
     pub const fn layer_bytes(&self) -> usize {
-        self.n_kv_heads * self.slab_bytes()
+        self.n_kv_heads.saturating_mul(self.slab_bytes())
     }
 
-    /// Bytes of a block.
+    /// Bytes of a block; saturates, where addresses are short.
     pub const fn block_bytes(&self) -> usize {
-        self.n_layers * self.layer_bytes()
+        self.n_layers.saturating_mul(self.layer_bytes())
     }
 
     /// Row of block `block`, layer `layer`, when a pool is seen as a matrix of

@@ -1,6 +1,10 @@
 //! Products of weights with activations, embedding rows, and the quantisation before them.
 
 use super::{BlockQ32, BlockQ256, Input, Isa, Precision};
+#[cfg(target_arch = "x86_64")]
+use crate::kernels::avx2;
+#[cfg(all(target_arch = "aarch64", target_feature = "neon"))]
+use crate::kernels::neon;
 use crate::kernels::scalar;
 use crate::par::Tile;
 use crate::quant;
@@ -15,7 +19,11 @@ pub fn quantize_q32(isa: Isa, precision: Precision, x: &[f32], out: &mut [BlockQ
     assert!(rest.is_empty() && runs.len() == out.len(), "x and out differ in length");
     for (x, out) in runs.iter().zip(out) {
         match isa {
-            Isa::Scalar => scalar::quantize_q32(x, precision, out),
+            #[cfg(target_arch = "x86_64")]
+            Isa::Avx2(token) => avx2::quantize_q32(token, x, precision, out),
+            #[cfg(all(target_arch = "aarch64", target_feature = "neon"))]
+            Isa::Neon(_) | Isa::DotProd(_) => neon::quantize_q32(x, precision, out),
+            _ => scalar::quantize_q32(x, precision, out),
         }
     }
 }
@@ -29,7 +37,11 @@ pub fn quantize_q256(isa: Isa, precision: Precision, x: &[f32], out: &mut [Block
     assert!(rest.is_empty() && runs.len() == out.len(), "x and out differ in length");
     for (x, out) in runs.iter().zip(out) {
         match isa {
-            Isa::Scalar => scalar::quantize_q256(x, precision, out),
+            #[cfg(target_arch = "x86_64")]
+            Isa::Avx2(token) => avx2::quantize_q256(token, x, precision, out),
+            #[cfg(all(target_arch = "aarch64", target_feature = "neon"))]
+            Isa::Neon(_) | Isa::DotProd(_) => neon::quantize_q256(x, precision, out),
+            _ => scalar::quantize_q256(x, precision, out),
         }
     }
 }
@@ -52,7 +64,13 @@ pub fn matmul(isa: Isa, w: &Matrix<'_>, input: &Input<'_>, mut out: Tile<'_, f32
     assert_eq!(Some(found), input.tokens.checked_mul(per_token), "activations of another form");
     assert!(out.rows().end <= input.tokens && out.cols().end <= w.rows(), "tile outside the product");
     match isa {
-        Isa::Scalar => scalar::matmul(w, input, &mut out),
+        #[cfg(target_arch = "x86_64")]
+        Isa::Avx2(token) => avx2::matmul(token, w, input, &mut out),
+        #[cfg(all(target_arch = "aarch64", target_feature = "neon"))]
+        Isa::Neon(token) => neon::matmul(token, w, input, &mut out),
+        #[cfg(all(target_arch = "aarch64", target_feature = "neon"))]
+        Isa::DotProd(token) => neon::matmul(token, w, input, &mut out),
+        _ => scalar::matmul(w, input, &mut out),
     }
 }
 

@@ -26,7 +26,7 @@ pub(crate) trait Block32 {
 
 /// `N` bytes of a block from offset `FROM`.
 #[inline(always)]
-pub(super) fn part<const FROM: usize, const N: usize, const L: usize>(raw: &[u8; L]) -> &[u8; N] {
+pub(crate) fn part<const FROM: usize, const N: usize, const L: usize>(raw: &[u8; L]) -> &[u8; N] {
     const { assert!(FROM + N <= L) }
     match raw[FROM..].first_chunk() {
         Some(part) => part,
@@ -36,7 +36,7 @@ pub(super) fn part<const FROM: usize, const N: usize, const L: usize>(raw: &[u8;
 
 /// The bits of the f16 at byte offset `FROM` of a block.
 #[inline(always)]
-pub(super) fn half<const FROM: usize, const L: usize>(raw: &[u8; L]) -> u16 {
+pub(crate) fn half<const FROM: usize, const L: usize>(raw: &[u8; L]) -> u16 {
     u16::from_le_bytes(*part::<FROM, 2, L>(raw))
 }
 

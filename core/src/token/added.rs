@@ -51,13 +51,13 @@ impl<'a> Tokenizer<'a> {
         // Invariant: the candidates are those whose first `len` bytes are those of `bytes`.
         let (mut candidates, mut best) = (self.added, None);
         for (len, &wanted) in bytes.iter().enumerate() {
-            let byte = |token: u32| self.text(token).as_bytes().get(len).copied();
+            let byte = |token: u32| self.text_bytes(token).get(len).copied();
             // Of several with the same beginning, the one that ends here sorts first (None).
             let from = candidates.partition_point(|&token| byte(token) < Some(wanted));
             let to = candidates.partition_point(|&token| byte(token) <= Some(wanted));
             candidates = &candidates[from..to];
             let Some(&first) = candidates.first() else { break };
-            if self.text(first).len() == len + 1 {
+            if self.text_bytes(first).len() == len + 1 {
                 best = Some((first, len + 1));
             }
         }

@@ -9,8 +9,8 @@ use crate::math;
 /// Running maximum and sum of a head's softmax.
 #[derive(Clone, Copy, Debug)]
 pub struct Softmax {
-    m: f32,
-    l: f32,
+    pub(crate) m: f32,
+    pub(crate) l: f32,
 }
 
 impl Softmax {
@@ -39,12 +39,12 @@ impl Softmax {
     }
 }
 
-/// Adds a `q8` block. `q`: `[head_dim]` with `scale` = its quantisation scale times the score scale;
-/// the first `visible` tokens of the block count; `a`: `[head_dim]`.
+/// Adds a `q8` block. `q`: `[head_dim]`; `scale` = its quantisation scale times the score scale;
+/// `offset` is what every score of the block has besides; the first `visible` tokens of the block
+/// count; `a`: `[head_dim]`.
 pub fn block_q8(
     softmax: &mut Softmax,
-    q: &[i16],
-    scale: f32,
+    (q, scale, offset): (&[i16], f32, f32),
     head: &HeadQ8<'_>,
     visible: usize,
     a: &mut [f32],
@@ -62,7 +62,7 @@ pub fn block_q8(
             }
         }
         for (t, sum) in sums.into_iter().enumerate() {
-            scores[4 * g + t] = sum as f32 * (scale * head.dk[4 * g + t]);
+            scores[4 * g + t] = math::fma(sum as f32, scale * head.dk[4 * g + t], offset);
         }
     }
     let scores = &mut scores[..visible];
@@ -73,10 +73,10 @@ pub fn block_q8(
     }
     let mut w = [0u8; BLOCK_TOKENS];
     let dw = math::quantize_weights(scores, &mut w[..visible]);
-    let offset = -128 * w.iter().map(|w| i32::from(*w)).sum::<i32>();
+    let start = -128 * w.iter().map(|w| i32::from(*w)).sum::<i32>();
     for (a4, dims) in a.as_chunks_mut::<4>().0.iter_mut().zip(head.v.as_chunks::<{ 4 * BLOCK_TOKENS }>().0) {
         // V is stored with 128 added: start from what that adds.
-        let mut sums = [offset; 4];
+        let mut sums = [start; 4];
         // 4 weights against 4 dims x 4 tokens.
         for (w4, v16) in w.as_chunks::<4>().0.iter().zip(dims.as_chunks::<16>().0) {
             for (sum, v4) in sums.iter_mut().zip(v16.as_chunks::<4>().0) {

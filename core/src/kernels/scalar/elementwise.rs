@@ -31,6 +31,11 @@ pub fn rmsnorm_in_place(x: &mut [f32], w: &Vector<'_>, eps: f32) {
 /// Rotates the pairs (j, j + n/2) of a head. `x`: `[n]`, `cos`, `sin`: `[n/2]`.
 pub fn rope(x: &mut [f32], cos: &[f32], sin: &[f32]) {
     let (low, high) = x.split_at_mut(cos.len());
+    rotate(low, high, cos, sin);
+}
+
+/// Rotates pairs. All `[n]`.
+pub fn rotate(low: &mut [f32], high: &mut [f32], cos: &[f32], sin: &[f32]) {
     for (((a, b), c), s) in low.iter_mut().zip(high).zip(cos).zip(sin) {
         let (u, v) = (*a, *b);
         *a = math::fma(u, *c, -(v * s));
@@ -49,6 +54,13 @@ pub fn swiglu(gate: &mut [f32], up: &[f32]) {
 pub fn add(x: &mut [f32], y: &[f32]) {
     for (x, y) in x.iter_mut().zip(y) {
         *x += y;
+    }
+}
+
+/// `x_i -= y_i`.
+pub fn subtract(x: &mut [f32], y: &[f32]) {
+    for (x, y) in x.iter_mut().zip(y) {
+        *x -= y;
     }
 }
 

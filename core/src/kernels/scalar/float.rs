@@ -10,7 +10,7 @@ use crate::quant::half::{bf16_to_f32, f16_to_f32};
 use crate::weights::Matrix;
 
 /// A float type of weights.
-pub(super) trait Float {
+pub(in crate::kernels) trait Float {
     /// The bytes of an element.
     type Raw: Copy;
 
@@ -22,7 +22,7 @@ pub(super) trait Float {
 }
 
 /// Single.
-pub(super) struct F32;
+pub(in crate::kernels) struct F32;
 
 impl Float for F32 {
     type Raw = [u8; 4];
@@ -39,7 +39,7 @@ impl Float for F32 {
 }
 
 /// IEEE half.
-pub(super) struct F16;
+pub(in crate::kernels) struct F16;
 
 impl Float for F16 {
     type Raw = [u8; 2];
@@ -56,7 +56,7 @@ impl Float for F16 {
 }
 
 /// bfloat16.
-pub(super) struct Bf16;
+pub(in crate::kernels) struct Bf16;
 
 impl Float for Bf16 {
     type Raw = [u8; 2];

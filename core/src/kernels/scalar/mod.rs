@@ -8,7 +8,7 @@ mod block256;
 mod block32;
 mod dot;
 pub(crate) mod elementwise;
-mod float;
+pub(super) mod float;
 mod fma;
 mod panel;
 mod quantize;

@@ -1,0 +1,120 @@
+//! Eight weight rows, 256 elements of each, laid out for many tokens: a vector holds four
+//! elements of every row, so that four activations, repeated, meet all rows at once.
+
+use super::dot::{pairs, plus, widen};
+use super::vec::*;
+use crate::par::Tile;
+use crate::weights::Matrix;
+use core::arch::x86_64::*;
+use core::ops::Range;
+
+/// Rows of a panel: the sums of a vector.
+pub(super) const PANEL: usize = 8;
+/// Elements of a row in a panel.
+pub(super) const CHUNK: usize = 256;
+/// Tokens of a micro-kernel.
+pub(super) const GROUP: usize = 4;
+/// Rows and tokens whose results are kept while the chunks go by.
+pub(super) const ROWS: usize = 64;
+/// As [`ROWS`]; a multiple of [`GROUP`].
+pub(super) const TOKENS: usize = 64;
+/// From so many tokens on panels pay.
+pub(super) const MANY: usize = 4;
+
+/// The results of [`ROWS`] x [`TOKENS`] so far, eight rows to a vector.
+pub(super) type Results = [[[f32; PANEL]; TOKENS]; ROWS / PANEL];
+
+/// See the module.
+pub(super) struct Panel {
+    /// Runs of 16 elements in a block of 32: two. A number that the compiler does not know keeps
+    /// it from unrolling a loop whose vectors then would not fit the registers.
+    pub quads: usize,
+    /// Weights, of type i8 if they have a sign.
+    pub w: [Aligned<[u8; 32]>; CHUNK / 4],
+    /// Sub-scale of 16 elements of each row, twice. Blocks of 256 only.
+    pub scales: [Aligned<[i16; 16]>; CHUNK / 16],
+    /// What meets the sums of activations, two runs of 16 to a pair. Blocks of 256 only.
+    pub sub: [Aligned<[i16; 16]>; CHUNK / 32],
+    /// Scales of the blocks.
+    pub d: [Aligned<[f32; PANEL]>; CHUNK / 32],
+    /// Offsets (blocks of 32) or scales of the minima.
+    pub m: [Aligned<[f32; PANEL]>; CHUNK / 32],
+}
+
+impl Panel {
+    pub(super) const ZERO: Panel = Panel {
+        quads: 2,
+        w: [Aligned([0; 32]); CHUNK / 4],
+        scales: [Aligned([0; 16]); CHUNK / 16],
+        sub: [Aligned([0; 16]); CHUNK / 32],
+        d: [Aligned([0.0; PANEL]); CHUNK / 32],
+        m: [Aligned([0.0; PANEL]); CHUNK / 32],
+    };
+}
+
+/// The bytes of `blocks` of eight rows from `row`; past `end` the last row again, whose results
+/// are dropped.
+#[inline(never)]
+pub(super) fn rows_of<'a>(w: &Matrix<'a>, row: usize, end: usize, blocks: Range<usize>) -> [&'a [u8]; PANEL] {
+    let bytes = w.ty().block_bytes();
+    let mut rows = [&[][..]; PANEL];
+    for (i, these) in rows.iter_mut().enumerate() {
+        let row = (row + i).min(end - 1);
+        *these = &w.rows_data(row..row + 1)[blocks.start * bytes..blocks.end * bytes];
+    }
+    rows
+}
+
+/// Writes the results of a token and eight rows from `row`, as many as the tile has.
+#[inline(always)]
+pub(super) fn put(out: &mut Tile<'_, f32>, token: usize, row: usize, results: &[f32; PANEL]) {
+    let from = row - out.cols().start;
+    let out = &mut out.row_mut(token)[from..];
+    match out.first_chunk_mut::<PANEL>() {
+        Some(out) => *out = *results,
+        None => out.iter_mut().zip(results).for_each(|(out, y)| *out = *y),
+    }
+}
+
+/// Adds to `sums` the products of 16 elements of eight rows with those of each token, times `scale`.
+///
+/// `SPAN` vectors of sums of two are added up in i16: with activations of magnitude 127, weights of
+/// up to 31 allow 4 (31 * 127 * 2 * 4 = 31,496), of up to 63 allow 2. A span of 1 is for weights
+/// with a sign.
+#[target_feature(enable = "avx2")]
+#[inline]
+pub(super) fn quad<const SPAN: usize>(
+    w: &[Aligned<[u8; 32]>; 4],
+    x: [&[[i8; 4]; 4]; GROUP],
+    scale: __m256i,
+    sums: &mut [__m256i; GROUP],
+) {
+    let mut i = 0;
+    while i < 4 {
+        let mut few = [_mm256_setzero_si256(); GROUP];
+        for j in i..i + SPAN {
+            let w = load_u8(&w[j].0);
+            for t in 0..GROUP {
+                let two = if SPAN == 1 {
+                    pairs::<true>(w, splat_4(&x[t][j]))
+                } else {
+                    pairs::<false>(w, splat_4(&x[t][j]))
+                };
+                few[t] = if j == i { two } else { _mm256_add_epi16(few[t], two) };
+            }
+        }
+        for t in 0..GROUP {
+            sums[t] = plus(sums[t], widen(few[t], scale));
+        }
+        i += SPAN;
+    }
+}
+
+/// Run `i` of 16 elements, in groups of four.
+#[inline(always)]
+pub(super) fn fours<const N: usize>(x: &[i8; N], i: usize) -> &[[i8; 4]; 4] {
+    match x.as_chunks::<4>().0[4 * i..].first_chunk() {
+        Some(fours) => fours,
+        None => unreachable!(), // callers stay below N / 16
+    }
+}

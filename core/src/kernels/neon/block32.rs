@@ -1,0 +1,228 @@
+//! Matrix products of weight types with blocks of 32. Must not know how a type packs them.
+
+use super::dot::Dot;
+use super::panel::{FEW_ROWS, PANELS, ROWS, STEP, Tokens, cover, interleave, sum_each};
+use super::unpack32::Registers32;
+use super::vec::*;
+use crate::ops::{BlockQ32, Input, Precision};
+use crate::par::Tile;
+use crate::weights::Matrix;
+use core::array;
+
+/// Tokens of the inner kernel: with two registers of rows they fill 16 of the 32 registers.
+const TOKENS: usize = STEP;
+
+/// `out[token][row] = w[row] . x[token]` for the rectangle of `out`.
+pub(super) fn matmul<B: Registers32, D: Dot>(
+    d: D,
+    w: &Matrix<'_>,
+    input: &Input<'_>,
+    out: &mut Tile<'_, f32>,
+) {
+    match input.precision {
+        Precision::Coarse => matmul_of::<B, D, false>(d, w, input, out),
+        Precision::Fine => matmul_of::<B, D, true>(d, w, input, out),
+    }
+}
+
+fn matmul_of<B: Registers32, D: Dot, const FINE: bool>(
+    d: D,
+    w: &Matrix<'_>,
+    input: &Input<'_>,
+    out: &mut Tile<'_, f32>,
+) {
+    let blocks = w.cols() / 32;
+    let row = |row: usize| &B::blocks(w.rows_data(row..row + 1))[..blocks];
+    cover(
+        out,
+        |rows, token| few::<B, D, FINE>(d, rows.map(row), &input.q32[token * blocks..][..blocks]),
+        |panels, tokens, acc| {
+            let used = panels.len();
+            let panels: [[&[B::Raw]; ROWS]; PANELS] = array::from_fn(|p| panels[p.min(used - 1)].map(row));
+            let x = &input.q32[tokens.start * blocks..tokens.end * blocks];
+            for b in 0..blocks {
+                for (w, acc) in panels[..used].iter().zip(acc.iter_mut()) {
+                    let panel = Panel::of::<B>(array::from_fn(|r| &w[r][b]));
+                    if B::HAS_MIN {
+                        add_block::<D, FINE, true>(d, &panel, &x[b..], blocks, acc);
+                    } else {
+                        add_block::<D, FINE, false>(d, &panel, &x[b..], blocks, acc);
+                    }
+                }
+            }
+        },
+    );
+}
+
+/// Four rows times one token.
+#[inline(never)]
+fn few<B: Registers32, D: Dot, const FINE: bool>(
+    d: D,
+    w: [&[B::Raw]; FEW_ROWS],
+    x: &[BlockQ32],
+) -> [f32; FEW_ROWS] {
+    let w = w.map(|row| &row[..x.len()]);
+    let mut acc = vdupq_n_f32(0.0);
+    for (b, x) in x.iter().enumerate() {
+        let lo = halves(&x.lo);
+        let start = surplus::<B, D>(d, lo);
+        let q = array::from_fn(|r| B::quants(&w[r][b]));
+        let mut sum = sum_each(q.map(|q| two(d, start, q, lo)));
+        if FINE {
+            let hi = halves(&x.hi);
+            let start = surplus::<B, D>(d, hi);
+            let high = sum_each(q.map(|q| two(d, start, q, hi)));
+            sum = vaddq_s32(sum, vshlq_n_s32::<7>(high));
+        }
+        let scales: [[u16; 2]; FEW_ROWS] = array::from_fn(|r| B::scales(&w[r][b]));
+        let dw = widen_f16(scales.map(|s| s[0]));
+        acc = vfmaq_f32(acc, vmulq_f32(dw, vdupq_n_f32(x.d)), vcvtq_f32_s32(sum));
+        if B::HAS_MIN {
+            acc = vfmaq_f32(acc, widen_f16(scales.map(|s| s[1])), vdupq_n_f32(x.s));
+        }
+    }
+    let mut out = [0.0; FEW_ROWS];
+    store_f32(&mut out, acc);
+    out
+}
+
+/// The registers of a plane.
+#[inline(always)]
+fn halves(plane: &[i8; 32]) -> [int8x16_t; 2] {
+    // A plane has exactly two.
+    array::from_fn(|h| load_i8(&plane.as_chunks().0[h]))
+}
+
+#[inline(always)]
+fn two<D: Dot>(d: D, start: int32x4_t, q: [int8x16_t; 2], x: [int8x16_t; 2]) -> int32x4_t {
+    d.dot(d.dot(start, q[0], x[0]), q[1], x[1])
+}
+
+/// What takes the surplus of the type's quants off a row's sum: the same for every row.
+#[inline(always)]
+fn surplus<B: Registers32, D: Dot>(d: D, x: [int8x16_t; 2]) -> int32x4_t {
+    let zero = vdupq_n_s32(0);
+    if B::OFFSET == 0 { zero } else { two(d, zero, [vdupq_n_s8(-B::OFFSET); 2], x) }
+}
+
+/// A block of each of eight rows.
+#[repr(align(64))]
+struct Panel {
+    /// Groups of four columns, each of rows 0 to 3 and 4 to 7.
+    q: [[[i8; 16]; 2]; 8],
+    d: [[f32; 4]; 2],
+    m: [[f32; 4]; 2],
+}
+
+impl Panel {
+    #[inline(always)]
+    fn of<B: Registers32>(w: [&B::Raw; ROWS]) -> Self {
+        let mut panel = Panel { q: [[[0; 16]; 2]; 8], d: [[0.0; 4]; 2], m: [[0.0; 4]; 2] };
+        for part in 0..2 {
+            let rows: [&B::Raw; 4] = array::from_fn(|r| w[4 * part + r]);
+            let q = rows.map(|raw| B::quants(raw).map(|q| vsubq_s8(q, vdupq_n_s8(B::OFFSET))));
+            for half in 0..2 {
+                for (j, group) in interleave(q.map(|q| q[half])).into_iter().enumerate() {
+                    store_i8(&mut panel.q[4 * half + j][part], group);
+                }
+            }
+            let scales = rows.map(B::scales);
+            store_f32(&mut panel.d[part], widen_f16(scales.map(|s| s[0])));
+            if B::HAS_MIN {
+                store_f32(&mut panel.m[part], widen_f16(scales.map(|s| s[1])));
+            }
+        }
+        panel
+    }
+}
+
+/// Adds a block of eight rows times that of all tokens: token i's is `x[i * stride]`. The last is
+/// repeated until `acc` is full.
+#[inline(never)]
+fn add_block<D: Dot, const FINE: bool, const MIN: bool>(
+    d: D,
+    panel: &Panel,
+    x: &[BlockQ32],
+    stride: usize,
+    acc: &mut [[f32; ROWS]],
+) {
+    let mut tokens = Tokens::new(x, stride);
+    for acc in acc.as_chunks_mut::<TOKENS>().0 {
+        let x = tokens.next();
+        let sums = products::<D, FINE>(d, panel, x);
+        for t in 0..TOKENS {
+            for (part, acc) in acc[t].as_chunks_mut::<4>().0.iter_mut().enumerate() {
+                let scale = vmulq_f32(load_f32(&panel.d[part]), vdupq_n_f32(x[t].d));
+                let mut sum = vfmaq_f32(load_f32(acc), scale, sums[t][part]);
+                if MIN {
+                    sum = vfmaq_f32(sum, load_f32(&panel.m[part]), vdupq_n_f32(x[t].s));
+                }
+                store_f32(acc, sum);
+            }
+        }
+    }
+}
+
+/// 1.5 * 2^23 as an integer's bits: added to an integer below 2^22 in magnitude they are those of the
+/// f32 that is as much larger than this. The subtraction then is exact, and cheaper than a conversion.
+pub(super) const FLOAT: f32 = 12_582_912.0;
+
+/// `(f32) sum of q * x` of each row and token.
+#[inline(always)]
+fn products<D: Dot, const FINE: bool>(
+    d: D,
+    panel: &Panel,
+    x: [&BlockQ32; TOKENS],
+) -> [[float32x4_t; 2]; TOKENS] {
+    if FINE {
+        let mut sums = [[vdupq_n_s32(0); 2]; TOKENS];
+        plane(d, panel, x.map(|x| &x.hi), &mut sums);
+        let mut sums = sums.map(|rows| rows.map(vshlq_n_s32::<7>));
+        plane(d, panel, x.map(|x| &x.lo), &mut sums);
+        sums.map(|rows| rows.map(vcvtq_f32_s32))
+    } else {
+        // At most 32 * 128 * 128 in magnitude.
+        let start = vdupq_n_f32(FLOAT);
+        let mut sums = [[vreinterpretq_s32_f32(start); 2]; TOKENS];
+        plane(d, panel, x.map(|x| &x.lo), &mut sums);
+        sums.map(|rows| rows.map(|sum| vsubq_f32(vreinterpretq_f32_s32(sum), start)))
+    }
+}
+
+/// Adds the products with one plane.
+#[inline(always)]
+fn plane<D: Dot>(d: D, panel: &Panel, x: [&[i8; 32]; TOKENS], sums: &mut [[int32x4_t; 2]; TOKENS]) {
+    half_plane::<D, 0>(d, panel, x, sums);
+    half_plane::<D, 1>(d, panel, x, sums);
+}
+
+/// Adds the products of 16 columns.
+#[inline(always)]
+fn half_plane<D: Dot, const HALF: usize>(
+    d: D,
+    panel: &Panel,
+    x: [&[i8; 32]; TOKENS],
+    sums: &mut [[int32x4_t; 2]; TOKENS],
+) {
+    let x = x.map(|x| load_i8(&x.as_chunks().0[HALF]));
+    let groups: [&[[i8; 16]; 2]; 4] = array::from_fn(|j| &panel.q[4 * HALF + j]);
+    lane::<D, 0, TOKENS>(d, groups[0], x, sums);
+    lane::<D, 1, TOKENS>(d, groups[1], x, sums);
+    lane::<D, 2, TOKENS>(d, groups[2], x, sums);
+    lane::<D, 3, TOKENS>(d, groups[3], x, sums);
+}
+
+/// Adds the products of four columns: lane `L` of each token's register.
+#[inline(always)]
+pub(super) fn lane<D: Dot, const L: i32, const T: usize>(
+    d: D,
+    group: &[[i8; 16]; 2],
+    x: [int8x16_t; T],
+    sums: &mut [[int32x4_t; 2]; T],
+) {
+    let q = [load_i8(&group[0]), load_i8(&group[1])];
+    for (x, sums) in x.into_iter().zip(sums) {
+        sums[0] = d.dot_lane::<L>(sums[0], q[0], x);
+        sums[1] = d.dot_lane::<L>(sums[1], q[1], x);
+    }
+}

@@ -1,0 +1,134 @@
+//! Covers a tile of outputs with panels, and the interleaving of rows inside one.
+//! Must not know weight types.
+
+use super::vec::*;
+use crate::par::Tile;
+use core::array;
+use core::ops::Range;
+use core::slice::Chunks;
+
+/// Rows of the form for few tokens: activations are loaded once for so many.
+pub(super) const FEW_ROWS: usize = 4;
+/// Rows of a panel of unpacked weights.
+pub(super) const ROWS: usize = 8;
+/// Panels that are unpacked side by side: so often tokens are found in the first-level cache.
+pub(super) const PANELS: usize = 2;
+/// Most tokens that a panel is unpacked for at once.
+pub(super) const TOKENS: usize = 64;
+/// Tokens of the larger inner kernel: panels are multiplied with multiples of it.
+pub(super) const STEP: usize = 8;
+/// Fewer tokens than this are taken one by one.
+const MANY: usize = 4;
+
+/// Partial outputs of a panel: `[tokens][rows]`.
+pub(super) type Acc = [[f32; ROWS]; TOKENS];
+
+/// Fills `out` (rows are tokens, columns weight rows).
+///
+/// `one(rows, token)` gives four outputs of one token. `many(panels, tokens, acc)` adds to `acc[p][i]`
+/// the outputs of the rows `panels[p]` for the i-th of the tokens, and anything to the rest of `acc`, which
+/// is up to the next multiple of [`STEP`]. At the edges the last row is repeated and the surplus
+/// dropped: what an output is does not depend on its neighbours.
+#[inline(always)]
+pub(super) fn cover(
+    out: &mut Tile<'_, f32>,
+    one: impl Fn([usize; FEW_ROWS], usize) -> [f32; FEW_ROWS],
+    many: impl Fn(&[[usize; ROWS]], Range<usize>, &mut [&mut [[f32; ROWS]]; PANELS]),
+) {
+    let (rows, tokens) = (out.cols(), out.rows());
+    let put = |out: &mut Tile<'_, f32>, token: usize, row: usize, values: &[f32]| {
+        let out = &mut out.row_mut(token)[row - rows.start..];
+        out.iter_mut().zip(values).for_each(|(out, y)| *out = *y);
+    };
+    for first in tokens.clone().step_by(TOKENS) {
+        let n = TOKENS.min(tokens.end - first);
+        if n < MANY {
+            for row in rows.clone().step_by(FEW_ROWS) {
+                let these = array::from_fn(|i| (row + i).min(rows.end - 1));
+                for token in first..first + n {
+                    put(out, token, row, &one(these, token));
+                }
+            }
+            continue;
+        }
+        for row in rows.clone().step_by(PANELS * ROWS) {
+            let panels: [[usize; ROWS]; PANELS] =
+                array::from_fn(|p| array::from_fn(|i| (row + p * ROWS + i).min(rows.end - 1)));
+            let used = (rows.end - row).div_ceil(ROWS).min(PANELS);
+            let mut acc: [Acc; PANELS] = [[[0.0; ROWS]; TOKENS]; PANELS];
+            let padded = n.next_multiple_of(STEP);
+            many(&panels[..used], first..first + n, &mut acc.each_mut().map(|acc| &mut acc[..padded]));
+            for (p, acc) in acc[..used].iter().enumerate() {
+                for (i, values) in acc[..n].iter().enumerate() {
+                    put(out, first + i, row + p * ROWS, values);
+                }
+            }
+        }
+    }
+}
+
+/// The blocks of a column, token by token.
+pub(super) struct Tokens<'x, X> {
+    rest: Chunks<'x, X>,
+    last: &'x X,
+}
+
+impl<'x, X> Tokens<'x, X> {
+    /// The first block of every `stride`, the length of a row of blocks.
+    ///
+    /// # Panics
+    /// If there are none.
+    #[inline(always)]
+    pub(super) fn new(x: &'x [X], stride: usize) -> Self {
+        Tokens { rest: x.chunks(stride), last: &x[0] }
+    }
+
+    /// The blocks of the next `N` tokens; past the last token, its block again.
+    #[inline(always)]
+    pub(super) fn next<const N: usize>(&mut self) -> [&'x X; N] {
+        array::from_fn(|_| {
+            self.last = self.rest.next().map_or(self.last, |row| &row[0]);
+            self.last
+        })
+    }
+}
+
+/// Four rows of 16 bytes as four groups of columns: group j holds bytes 4j to 4j + 3 of each row.
+#[inline(always)]
+pub(super) fn interleave(rows: [int8x16_t; 4]) -> [int8x16_t; 4] {
+    let [a, b, c, d] = rows.map(vreinterpretq_s32_s8);
+    let wide = vreinterpretq_s64_s32;
+    let (ab, cd) = (wide(vtrn1q_s32(a, b)), wide(vtrn1q_s32(c, d)));
+    let (ab_odd, cd_odd) = (wide(vtrn2q_s32(a, b)), wide(vtrn2q_s32(c, d)));
+    [vtrn1q_s64(ab, cd), vtrn1q_s64(ab_odd, cd_odd), vtrn2q_s64(ab, cd), vtrn2q_s64(ab_odd, cd_odd)]
+        .map(vreinterpretq_s8_s64)
+}
+
+/// The transpose of 8 x 8 integers.
+#[inline(always)]
+pub(super) fn transpose(rows: [int16x8_t; 8]) -> [int16x8_t; 8] {
+    let wide = vreinterpretq_s32_s16;
+    let (mut even, mut odd) = ([vdupq_n_s32(0); 4], [vdupq_n_s32(0); 4]);
+    for i in 0..4 {
+        even[i] = wide(vtrn1q_s16(rows[2 * i], rows[2 * i + 1]));
+        odd[i] = wide(vtrn2q_s16(rows[2 * i], rows[2 * i + 1]));
+    }
+    let [c0, c2, c4, c6] = halves(even);
+    let [c1, c3, c5, c7] = halves(odd);
+    [c0, c1, c2, c3, c4, c5, c6, c7]
+}
+
+/// Of pairs of rows the columns (0, 1), (2, 3), (4, 5), (6, 7).
+#[inline(always)]
+fn halves(pairs: [int32x4_t; 4]) -> [int16x8_t; 4] {
+    let wide = vreinterpretq_s64_s32;
+    let (a, b) = (wide(vtrn1q_s32(pairs[0], pairs[1])), wide(vtrn1q_s32(pairs[2], pairs[3])));
+    let (c, d) = (wide(vtrn2q_s32(pairs[0], pairs[1])), wide(vtrn2q_s32(pairs[2], pairs[3])));
+    [vtrn1q_s64(a, b), vtrn1q_s64(c, d), vtrn2q_s64(a, b), vtrn2q_s64(c, d)].map(vreinterpretq_s16_s64)
+}
+
+/// Sums of the elements of four vectors.
+#[inline(always)]
+pub(super) fn sum_each(v: [int32x4_t; 4]) -> int32x4_t {
+    vpaddq_s32(vpaddq_s32(v[0], v[1]), vpaddq_s32(v[2], v[3]))
+}

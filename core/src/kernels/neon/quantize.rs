@@ -1,0 +1,73 @@
+//! Quantises activations to blocks. Must not know weights.
+
+use super::vec::*;
+use crate::math::Scale;
+use crate::ops::{BlockQ32, BlockQ256, Precision};
+use core::array;
+
+/// One block of 32, section 4 of the contract.
+pub(crate) fn quantize_q32(x: &[f32; 32], precision: Precision, out: &mut BlockQ32) {
+    let scale = scale(x, precision);
+    let mut sum = vdupq_n_s32(0);
+    for (i, x) in x.as_chunks::<16>().0.iter().enumerate() {
+        let q = sixteen(x, scale.inv);
+        sum = vpadalq_s16(vpadalq_s16(sum, q[0]), q[1]);
+        let (lo, hi) = planes(q, precision);
+        store_i8(&mut out.lo.as_chunks_mut().0[i], lo);
+        store_i8(&mut out.hi.as_chunks_mut().0[i], hi);
+    }
+    out.d = scale.d;
+    out.s = scale.d * vaddvq_s32(sum) as f32;
+}
+
+/// One block of 256, section 4 of the contract.
+pub(crate) fn quantize_q256(x: &[f32; 256], precision: Precision, out: &mut BlockQ256) {
+    let scale = scale(x, precision);
+    for (i, x) in x.as_chunks::<16>().0.iter().enumerate() {
+        let q = sixteen(x, scale.inv);
+        // 16 * 2047 fits an i16.
+        out.sums[i] = vaddvq_s16(vaddq_s16(q[0], q[1]));
+        let (lo, hi) = planes(q, precision);
+        store_i8(&mut out.lo.as_chunks_mut().0[i], lo);
+        store_i8(&mut out.hi.as_chunks_mut().0[i], hi);
+    }
+    out.d = scale.d;
+}
+
+/// `Scale::of` for whole registers.
+#[inline(always)]
+fn scale(x: &[f32], precision: Precision) -> Scale {
+    let magnitude = vdupq_n_u32(0x7FFF_FFFF);
+    let mut most = [vdupq_n_u32(0); 2];
+    for x in x.as_chunks::<8>().0 {
+        for (most, x) in most.iter_mut().zip(x.as_chunks().0) {
+            *most = vmaxq_u32(*most, vandq_u32(vreinterpretq_u32_f32(load_f32(x)), magnitude));
+        }
+    }
+    Scale::of_amax(vmaxvq_u32(vmaxq_u32(most[0], most[1])), precision.most())
+}
+
+/// Sixteen values in steps, as `Scale::apply` rounds them.
+#[inline(always)]
+fn sixteen(x: &[f32; 16], inv: f32) -> [int16x8_t; 2] {
+    let fours = x.as_chunks().0;
+    if inv == 0.0 {
+        // Infinite or not a number: times zero it would be anything.
+        return [vdupq_n_s16(0); 2];
+    }
+    let four = |i: usize| vmovn_s32(vcvtnq_s32_f32(vmulq_f32(load_f32(&fours[i]), vdupq_n_f32(inv))));
+    array::from_fn(|i| vcombine_s16(four(2 * i), four(2 * i + 1)))
+}
+
+/// The low and the high plane of sixteen values, as `ops::act::planes`.
+#[inline(always)]
+fn planes(q: [int16x8_t; 2], precision: Precision) -> (int8x16_t, int8x16_t) {
+    let narrow = |v: [int16x8_t; 2]| vcombine_s8(vmovn_s16(v[0]), vmovn_s16(v[1]));
+    match precision {
+        Precision::Coarse => (narrow(q), vdupq_n_s8(0)),
+        Precision::Fine => {
+            let hi = q.map(vrshrq_n_s16::<7>);
+            (narrow(array::from_fn(|i| vsubq_s16(q[i], vshlq_n_s16::<7>(hi[i])))), narrow(hi))
+        }
+    }
+}

@@ -1,0 +1,215 @@
+//! NEON registers: safe twins of the intrinsics that the kernels need, under the vendor's names, and
+//! loads and stores through arrays. Must not know weights.
+#![allow(unsafe_code)]
+
+pub(super) use core::arch::aarch64::{
+    float32x4_t, int8x16_t, int16x4_t, int16x8_t, int32x4_t, uint8x16_t, uint32x4_t,
+};
+use core::arch::{aarch64 as arm, asm};
+
+// `kernels` compiles this module only where every CPU of the target has NEON.
+const _: () = assert!(cfg!(target_feature = "neon"));
+
+/// Safe twins of intrinsics that work on registers.
+macro_rules! registers {
+    ($($name:ident$(<$n:ident>)?($($arg:ident: $ty:ty),*) -> $out:ty;)*) => {$(
+        #[inline(always)]
+        pub(super) fn $name$(<const $n: i32>)?($($arg: $ty),*) -> $out {
+            // SAFETY: touches registers only and needs NEON only, which the assertion above found in
+            // the compilation target.
+            unsafe { arm::$name$(::<$n>)?($($arg),*) }
+        }
+    )*};
+}
+
+registers! {
+    vdupq_n_s8(v: i8) -> int8x16_t;
+    vdupq_n_u8(v: u8) -> uint8x16_t;
+    vdupq_n_s16(v: i16) -> int16x8_t;
+    vdupq_n_s32(v: i32) -> int32x4_t;
+    vdupq_n_u32(v: u32) -> uint32x4_t;
+    vdupq_n_f32(v: f32) -> float32x4_t;
+    vdupq_laneq_s32<L>(v: int32x4_t) -> int32x4_t;
+
+    vreinterpretq_s8_u8(v: uint8x16_t) -> int8x16_t;
+    vreinterpretq_u8_u32(v: uint32x4_t) -> uint8x16_t;
+    vreinterpretq_s8_s32(v: int32x4_t) -> int8x16_t;
+    vreinterpretq_s32_s8(v: int8x16_t) -> int32x4_t;
+    vreinterpretq_s32_f32(v: float32x4_t) -> int32x4_t;
+    vreinterpretq_u32_f32(v: float32x4_t) -> uint32x4_t;
+    vreinterpretq_f32_s32(v: int32x4_t) -> float32x4_t;
+    vreinterpretq_f32_u32(v: uint32x4_t) -> float32x4_t;
+    vreinterpretq_s32_s16(v: int16x8_t) -> int32x4_t;
+    vreinterpretq_s16_s64(v: arm::int64x2_t) -> int16x8_t;
+    vreinterpretq_s8_s64(v: arm::int64x2_t) -> int8x16_t;
+    vreinterpretq_s64_s32(v: int32x4_t) -> arm::int64x2_t;
+
+    vandq_u8(a: uint8x16_t, b: uint8x16_t) -> uint8x16_t;
+    vorrq_u8(a: uint8x16_t, b: uint8x16_t) -> uint8x16_t;
+    vmvnq_u8(a: uint8x16_t) -> uint8x16_t;
+    vtstq_u8(a: uint8x16_t, b: uint8x16_t) -> uint8x16_t;
+    vshrq_n_u8<N>(a: uint8x16_t) -> uint8x16_t;
+    vshlq_n_u8<N>(a: uint8x16_t) -> uint8x16_t;
+    vsliq_n_u8<N>(a: uint8x16_t, b: uint8x16_t) -> uint8x16_t;
+    vqtbl1q_u8(table: uint8x16_t, index: uint8x16_t) -> uint8x16_t;
+    vqtbl1q_s8(table: int8x16_t, index: uint8x16_t) -> int8x16_t;
+    vsubq_s8(a: int8x16_t, b: int8x16_t) -> int8x16_t;
+
+    vtrn1q_s16(a: int16x8_t, b: int16x8_t) -> int16x8_t;
+    vtrn2q_s16(a: int16x8_t, b: int16x8_t) -> int16x8_t;
+    vtrn1q_s32(a: int32x4_t, b: int32x4_t) -> int32x4_t;
+    vtrn2q_s32(a: int32x4_t, b: int32x4_t) -> int32x4_t;
+    vtrn1q_s64(a: arm::int64x2_t, b: arm::int64x2_t) -> arm::int64x2_t;
+    vtrn2q_s64(a: arm::int64x2_t, b: arm::int64x2_t) -> arm::int64x2_t;
+    vtrn1q_f32(a: float32x4_t, b: float32x4_t) -> float32x4_t;
+    vtrn2q_f32(a: float32x4_t, b: float32x4_t) -> float32x4_t;
+    vextq_f32<N>(a: float32x4_t, b: float32x4_t) -> float32x4_t;
+    vzip1q_s8(a: int8x16_t, b: int8x16_t) -> int8x16_t;
+
+    vget_low_s8(a: int8x16_t) -> arm::int8x8_t;
+    vget_low_s16(a: int16x8_t) -> int16x4_t;
+    vcombine_s8(a: arm::int8x8_t, b: arm::int8x8_t) -> int8x16_t;
+    vcombine_s16(a: int16x4_t, b: int16x4_t) -> int16x8_t;
+    vmovl_s8(a: arm::int8x8_t) -> int16x8_t;
+    vmovl_high_s8(a: int8x16_t) -> int16x8_t;
+    vmovl_s16(a: int16x4_t) -> int32x4_t;
+    vmovl_high_s16(a: int16x8_t) -> int32x4_t;
+    vmovn_s16(a: int16x8_t) -> arm::int8x8_t;
+    vmovn_s32(a: int32x4_t) -> int16x4_t;
+
+    vmull_s8(a: arm::int8x8_t, b: arm::int8x8_t) -> int16x8_t;
+    vmull_high_s8(a: int8x16_t, b: int8x16_t) -> int16x8_t;
+    vpadalq_s16(acc: int32x4_t, a: int16x8_t) -> int32x4_t;
+    vmlal_s16(acc: int32x4_t, a: int16x4_t, b: int16x4_t) -> int32x4_t;
+    vmlal_high_s16(acc: int32x4_t, a: int16x8_t, b: int16x8_t) -> int32x4_t;
+    vmlal_laneq_s16<L>(acc: int32x4_t, a: int16x4_t, b: int16x8_t) -> int32x4_t;
+    vmlal_high_laneq_s16<L>(acc: int32x4_t, a: int16x8_t, b: int16x8_t) -> int32x4_t;
+    vmull_n_s16(a: int16x4_t, b: i16) -> int32x4_t;
+    vmull_high_n_s16(a: int16x8_t, b: i16) -> int32x4_t;
+    vextq_s16<N>(a: int16x8_t, b: int16x8_t) -> int16x8_t;
+    vaddq_s16(a: int16x8_t, b: int16x8_t) -> int16x8_t;
+    vsubq_s16(a: int16x8_t, b: int16x8_t) -> int16x8_t;
+    vpaddq_s16(a: int16x8_t, b: int16x8_t) -> int16x8_t;
+    vaddvq_s16(a: int16x8_t) -> i16;
+    vshlq_n_s16<N>(a: int16x8_t) -> int16x8_t;
+    vrshrq_n_s16<N>(a: int16x8_t) -> int16x8_t;
+
+    vaddq_s32(a: int32x4_t, b: int32x4_t) -> int32x4_t;
+    vsubq_s32(a: int32x4_t, b: int32x4_t) -> int32x4_t;
+    vpaddq_s32(a: int32x4_t, b: int32x4_t) -> int32x4_t;
+    vaddvq_s32(a: int32x4_t) -> i32;
+    vmlaq_s32(acc: int32x4_t, a: int32x4_t, b: int32x4_t) -> int32x4_t;
+    vshlq_n_s32<N>(a: int32x4_t) -> int32x4_t;
+    vshrq_n_s32<N>(a: int32x4_t) -> int32x4_t;
+    vandq_u32(a: uint32x4_t, b: uint32x4_t) -> uint32x4_t;
+    vmaxq_u32(a: uint32x4_t, b: uint32x4_t) -> uint32x4_t;
+    vmaxvq_u32(a: uint32x4_t) -> u32;
+
+    vaddq_f32(a: float32x4_t, b: float32x4_t) -> float32x4_t;
+    vsubq_f32(a: float32x4_t, b: float32x4_t) -> float32x4_t;
+    vmulq_f32(a: float32x4_t, b: float32x4_t) -> float32x4_t;
+    vdivq_f32(a: float32x4_t, b: float32x4_t) -> float32x4_t;
+    vnegq_f32(a: float32x4_t) -> float32x4_t;
+    vfmaq_f32(acc: float32x4_t, a: float32x4_t, b: float32x4_t) -> float32x4_t;
+    vfmsq_f32(acc: float32x4_t, a: float32x4_t, b: float32x4_t) -> float32x4_t;
+    vsqrtq_f32(a: float32x4_t) -> float32x4_t;
+    vgetq_lane_f32<L>(a: float32x4_t) -> f32;
+    vcvtq_f32_s32(a: int32x4_t) -> float32x4_t;
+    vcvtnq_s32_f32(a: float32x4_t) -> int32x4_t;
+    vcgtq_f32(a: float32x4_t, b: float32x4_t) -> uint32x4_t;
+    vceqq_f32(a: float32x4_t, b: float32x4_t) -> uint32x4_t;
+    vbslq_f32(mask: uint32x4_t, yes: float32x4_t, no: float32x4_t) -> float32x4_t;
+}
+
+/// Loads and stores of a whole register.
+macro_rules! memory {
+    ($($load:ident, $store:ident: [$ty:ty; $n:literal] as $vector:ty = $from:ident, $to:ident;)*) => {$(
+        /// The array as a register.
+        #[inline(always)]
+        pub(super) fn $load(from: &[$ty; $n]) -> $vector {
+            // SAFETY: reads exactly the array, for which any alignment will do; NEON as above.
+            unsafe { arm::$from(from.as_ptr()) }
+        }
+
+        /// The register as an array.
+        #[inline(always)]
+        pub(super) fn $store(to: &mut [$ty; $n], v: $vector) {
+            // SAFETY: writes exactly the array, for which any alignment will do; NEON as above.
+            unsafe { arm::$to(to.as_mut_ptr(), v) }
+        }
+    )*};
+}
+
+memory! {
+    load_i8, store_i8: [i8; 16] as int8x16_t = vld1q_s8, vst1q_s8;
+    load_i16, store_i16: [i16; 8] as int16x8_t = vld1q_s16, vst1q_s16;
+    load_i32, store_i32: [i32; 4] as int32x4_t = vld1q_s32, vst1q_s32;
+    load_f32, store_f32: [f32; 4] as float32x4_t = vld1q_f32, vst1q_f32;
+}
+
+/// The array as a register.
+#[inline(always)]
+pub(super) fn load_u8(from: &[u8; 16]) -> uint8x16_t {
+    // SAFETY: reads exactly the array, for which any alignment will do; NEON as above.
+    unsafe { arm::vld1q_u8(from.as_ptr()) }
+}
+
+/// Four f32 in bytes as they stand in a file (little-endian, as every target of this module is).
+#[inline(always)]
+pub(super) fn load_f32_bytes(from: &[u8; 16]) -> float32x4_t {
+    vreinterpretq_f32_u32(vreinterpretq_u32_u8(load_u8(from)))
+}
+
+/// Four bf16 in bytes, widened.
+#[inline(always)]
+pub(super) fn load_bf16_bytes(from: &[u8; 8]) -> float32x4_t {
+    vreinterpretq_f32_u32(bf16(vcreate_u16(u64::from_le_bytes(*from))))
+}
+
+/// Four f16 in bytes, widened exactly.
+#[inline(always)]
+pub(super) fn load_f16_bytes(from: &[u8; 8]) -> float32x4_t {
+    fcvtl(vcreate_u16(u64::from_le_bytes(*from)))
+}
+
+/// Four f16 by their bits, widened exactly.
+#[inline(always)]
+pub(super) fn widen_f16(bits: [u16; 4]) -> float32x4_t {
+    // SAFETY: reads exactly the array; NEON as above.
+    fcvtl(unsafe { arm::vld1_u16(bits.as_ptr()) })
+}
+
+/// The conversion of f16 bits; its intrinsic is younger than the oldest compiler we support.
+#[inline(always)]
+fn fcvtl(bits: arm::uint16x4_t) -> float32x4_t {
+    let wide: float32x4_t;
+    // SAFETY: works on registers only; NEON as above.
+    unsafe {
+        asm!(
+            "fcvtl {wide:v}.4s, {bits:v}.4h",
+            wide = lateout(vreg) wide,
+            bits = in(vreg) bits,
+            options(pure, nomem, nostack, preserves_flags),
+        );
+    }
+    wide
+}
+
+/// 16 bytes in two halves.
+#[inline(always)]
+pub(super) fn bytes(low: u64, high: u64) -> uint8x16_t {
+    vcombine_u8(vcreate_u8(low), vcreate_u8(high))
+}
+
+#[inline(always)]
+fn bf16(halves: arm::uint16x4_t) -> uint32x4_t {
+    vshll_n_u16::<16>(halves)
+}
+
+registers! {
+    vreinterpretq_u32_u8(v: uint8x16_t) -> uint32x4_t;
+    vcreate_u8(v: u64) -> arm::uint8x8_t;
+    vcombine_u8(a: arm::uint8x8_t, b: arm::uint8x8_t) -> uint8x16_t;
+    vcreate_u16(v: u64) -> arm::uint16x4_t;
+    vshll_n_u16<N>(v: arm::uint16x4_t) -> uint32x4_t;
+}
