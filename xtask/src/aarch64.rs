@@ -15,6 +15,8 @@ const QEMU: &str = "qemu-aarch64";
 pub const QEMU_PACKAGE: &str = "qemu-user";
 /// The big and the small core of the boards, as far as QEMU knows them.
 const CPUS: [&str; 2] = ["cortex-a76", "cortex-a53"];
+/// The kernels that must be chosen on each.
+const KERNELS: [&str; 2] = ["dotprod", "neon"];
 /// Integration tests of kernels and engine that are quick enough for an emulator.
 const TESTS: [&str; 3] = ["matmul", "one_answer", "reference"];
 /// Slow ones among them: KV types, threads and batches are the same code on every CPU.
@@ -60,8 +62,9 @@ pub fn check(no_model: bool) -> Outcome {
 
     let scratch = sh::target_dir()?.join("aarch64");
     fs::create_dir_all(&scratch).context(format_args!("cannot make {}", scratch.display()))?;
-    for cpu in CPUS {
-        sign_of_life(cpu, &board)?;
+    let first = unpacked(FIXTURES[0], &scratch)?;
+    for (cpu, kernels) in CPUS.into_iter().zip(KERNELS) {
+        sign_of_life(cpu, kernels, &board, &first)?;
     }
     for name in FIXTURES {
         same_logits(&host, &board, &unpacked(name, &scratch)?, &IDS)?;
@@ -79,15 +82,24 @@ fn emulated(cpu: &str, program: &Path) -> Command {
     command
 }
 
-/// Prints target, version and the kernels that are chosen on this CPU.
-fn sign_of_life(cpu: &str, board: &Path) -> Outcome {
+/// Prints target, version and the kernels that are chosen on this CPU, which must be `kernels`.
+fn sign_of_life(cpu: &str, kernels: &str, board: &Path, gguf: &Path) -> Outcome {
     let version = output(emulated(cpu, board).arg("--version"))?;
-    eprintln!("aarch64: {} on {cpu}: {}", Target::Aarch64.triple(), version.trim());
     let expected = format!("kinglet {}", env!("CARGO_PKG_VERSION"));
-    if version.starts_with(&expected) {
+    if !version.starts_with(&expected) {
+        let said = version.trim();
+        return Err(Failure::new(format!("`kinglet --version` does not say {expected}, but {said:?}")));
+    }
+    let mut bench = emulated(cpu, board);
+    bench.arg("bench").arg("--model").arg(gguf);
+    bench.args(["--pp", "4", "--tg", "0", "--reps", "1", "--ctx", "64", "--force", "--json"]);
+    let report = output(&mut bench)?;
+    let chosen = report.split("\"kernels\"").nth(1).and_then(|rest| rest.split('"').nth(1)).unwrap_or("none");
+    eprintln!("aarch64: {} on {cpu}: {}, kernels {chosen}", Target::Aarch64.triple(), version.trim());
+    if chosen == kernels {
         return Ok(());
     }
-    Err(Failure::new(format!("`kinglet --version` does not say {expected}, but {:?}", version.trim())))
+    Err(Failure::new(format!("kernels {chosen} are chosen on {cpu}, not {kernels}")))
 }
 
 /// The host's logits and the board's on both CPUs.
