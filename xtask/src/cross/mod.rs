@@ -105,6 +105,8 @@ pub fn main(words: Vec<OsString>) -> Outcome {
 fn flags(route: Route) -> Vec<&'static str> {
     // Readable names of crates in `kinglet.symbols`; they are not in the binary.
     let mut flags = vec!["-Csymbol-mangling-version=v0"];
+    // x86-64 would make a position-independent program, which relocates itself by a dynamic section.
+    flags.push("-Crelocation-model=static");
     // Nobody unwinds and the binary has no symbols: tables for backtraces are dead weight (96,000).
     flags.push("-Cforce-unwind-tables=no");
     if route != Route::Debian {
