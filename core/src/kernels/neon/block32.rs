@@ -114,8 +114,8 @@ impl Quad {
         planes: [[int8x16_t; 2]; 2],
         more: int32x4_t,
     ) {
-        for r in 0..4 {
-            let q = B::quants(w[r]);
+        for (r, raw) in w.into_iter().enumerate() {
+            let q = B::quants(raw);
             self.sums[0][r] = two(d, self.sums[0][r], q, planes[0]);
             if FINE {
                 self.sums[1][r] = two(d, self.sums[1][r], q, planes[1]);

@@ -23,10 +23,10 @@ pub(super) type Acc = [[f32; ROWS]; TOKENS];
 
 /// Fills `out` (rows are tokens, columns weight rows).
 ///
-/// `one(rows, token)` gives the outputs of `F` rows for one token. `many(panels, tokens, acc)` adds to `acc[p][i]`
-/// the outputs of the rows `panels[p]` for the i-th of the tokens, and anything to the rest of `acc`, which
-/// is up to the next multiple of [`STEP`]. At the edges the last row is repeated and the surplus
-/// dropped: what an output is does not depend on its neighbours.
+/// `one(rows, token)` gives the outputs of `F` rows for one token. `many(panels, tokens, acc)` adds to
+/// `acc[p][i]` the outputs of the rows `panels[p]` for the i-th of the tokens, and anything to the rest of
+/// `acc`, which goes up to the next multiple of [`STEP`]. At the edges the last row is repeated and the
+/// surplus dropped: what an output is does not depend on its neighbours.
 #[inline(always)]
 pub(super) fn cover<const F: usize>(
     out: &mut Tile<'_, f32>,
