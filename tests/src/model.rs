@@ -75,9 +75,17 @@ impl Model {
     /// # Panics
     /// If the limits are out of range.
     pub fn engine(&self, limits: Limits) -> Engine<'static> {
+        self.engine_with(Isa::Scalar, limits)
+    }
+
+    /// As [`Model::engine`], with kernels of choice.
+    ///
+    /// # Panics
+    /// If the limits are out of range.
+    pub fn engine_with(&self, isa: Isa, limits: Limits) -> Engine<'static> {
         let r = Requirements::of(&self.config, &limits).unwrap();
         let memory = Memory { kv: region(r.kv), scratch: region(r.scratch), index: region(r.index) };
-        Engine::new(self.config, self.weights, limits, memory, Isa::Scalar).unwrap()
+        Engine::new(self.config, self.weights, limits, memory, isa).unwrap()
     }
 }
 

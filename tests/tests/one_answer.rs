@@ -1,7 +1,8 @@
-//! One answer: the same bits for every split of the prompt, every number of threads, and whatever
-//! else is in the batch.
+//! One answer: the same bits for every instruction set, every split of the prompt, every number of
+//! threads, and whatever else is in the batch.
 
 use kinglet_core::{Chunk, KvType, Limits, Logits, SeqId};
+use kinglet_tests::isas::all_isas;
 use kinglet_tests::model::{Model, Scoped, all_logits};
 
 fn limits(kv_type: KvType) -> Limits {
@@ -21,18 +22,24 @@ fn bits(logits: &[f32]) -> Vec<u32> {
 
 fn check(name: &str, model: &Model, kv_type: KvType, len: usize, batches: &[usize], threads: &[usize]) {
     let tokens = prompt(len, 1, model.config.vocab);
-    let mut engine = model.engine(limits(kv_type));
-    let mut run = |batch: usize, threads: usize| {
-        let seq = engine.open().unwrap();
-        let all = all_logits(&mut engine, &Scoped(threads), seq, &tokens, batch).unwrap();
-        engine.close(seq).unwrap();
-        bits(&all)
-    };
-    let want = run(len, 1);
-    for &batch in batches {
-        for &threads in threads {
-            let same = run(batch, threads) == want;
-            assert!(same, "{name}, KV {}: batch {batch}, {threads} threads", kv_type.name());
+    let mut want = Vec::new();
+    // The portable kernels come first: what they say in one step on one thread, all must say.
+    for isa in all_isas() {
+        let mut engine = model.engine_with(isa, limits(kv_type));
+        let mut run = |batch: usize, threads: usize| {
+            let seq = engine.open().unwrap();
+            let all = all_logits(&mut engine, &Scoped(threads), seq, &tokens, batch).unwrap();
+            engine.close(seq).unwrap();
+            bits(&all)
+        };
+        if want.is_empty() {
+            want = run(len, 1);
+        }
+        for &batch in batches {
+            for &threads in threads {
+                let case = (name, isa.name(), kv_type.name(), batch, threads);
+                assert!(run(batch, threads) == want, "{case:?}: model, kernels, KV, batch, threads");
+            }
         }
     }
 }
@@ -42,7 +49,8 @@ fn check_batched_decode(name: &str, model: &Model, steps: usize) {
     let vocab = model.config.vocab;
     let tokens: Vec<Vec<u32>> =
         [40, 3, 33].iter().zip(7..).map(|(n, seed)| prompt(n + steps, seed, vocab)).collect();
-    let mut engine = model.engine(limits(KvType::Q8));
+    let fastest = all_isas().pop().unwrap_or_default();
+    let mut engine = model.engine_with(fastest, limits(KvType::Q8));
     let alone: Vec<Vec<f32>> = tokens
         .iter()
         .map(|tokens| {
