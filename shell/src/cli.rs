@@ -68,6 +68,7 @@ const COMMANDS: &[Command] = &[
 
 /// Runs the command line of this process.
 pub fn main() -> ExitCode {
+    signal::install_last_words();
     let (failure, code) = match dispatch(Parser::from_env()) {
         Ok(()) => return ExitCode::SUCCESS,
         // Whoever closed the pipe has what they wanted.

@@ -21,6 +21,7 @@ pub mod lines;
 pub mod loader;
 pub mod map;
 pub mod memory;
+pub mod nfc;
 pub mod pool;
 pub mod reply;
 pub mod sampling;

@@ -1,6 +1,6 @@
-//! Ctrl-C: the first one asks, the second one kills. Must not know what is being interrupted.
+//! Ctrl-C: the first one asks, the second one kills; and last words. Must not know what is being done.
 //!
-//! The handler touches one atomic and, the second time, calls `_exit`: both are async-signal-safe.
+//! Handlers touch one atomic or call `write` and `_exit`: all are async-signal-safe.
 #![allow(unsafe_code)]
 
 use core::sync::atomic::{AtomicBool, Ordering};
@@ -29,6 +29,45 @@ pub fn install() {
     }
 }
 
+/// Says where the program stopped itself. In the binary for the boards a panic is a trap without a
+/// message (its texts would be a fifth of the file); the address leads to the line in `kinglet.symbols`.
+pub fn install_last_words() {
+    for signal in [libc::SIGTRAP, libc::SIGILL] {
+        // SAFETY: as in `install`; with `SA_SIGINFO` the handler takes three arguments.
+        unsafe {
+            let mut action: libc::sigaction = core::mem::zeroed();
+            let handler: extern "C" fn(libc::c_int, *mut libc::siginfo_t, *mut libc::c_void) = on_trap;
+            action.sa_sigaction = handler as libc::sighandler_t;
+            // Once: the trap runs again after the handler, and then it kills.
+            action.sa_flags = libc::SA_SIGINFO | libc::SA_RESETHAND;
+            libc::sigaction(signal, &action, core::ptr::null_mut());
+        }
+    }
+}
+
+extern "C" fn on_trap(_signal: libc::c_int, info: *mut libc::siginfo_t, _context: *mut libc::c_void) {
+    // SAFETY: the kernel passes a valid `siginfo_t`; these two signals carry an address.
+    let address = unsafe { (*info).si_addr() }.addr();
+    let line = last_words(address);
+    // SAFETY: the buffer is valid for its length. Nothing can be done if nobody reads it.
+    unsafe { libc::write(libc::STDERR_FILENO, line.as_ptr().cast(), line.len()) };
+}
+
+/// The line, made without an allocation or the machinery that may just have failed.
+fn last_words(address: usize) -> [u8; LAST_WORDS.len()] {
+    let mut line = *LAST_WORDS;
+    let mut rest = address;
+    for digit in line.iter_mut().rev().filter(|byte| **byte == b'_') {
+        *digit = b"0123456789abcdef"[rest % 16];
+        rest /= 16;
+    }
+    line
+}
+
+/// With room for the address.
+const LAST_WORDS: &[u8; 80] =
+    b"\nkinglet: internal error at 0x________________; please report it with --version\n";
+
 /// Whether Ctrl-C was pressed since the last [`clear`].
 pub fn interrupted() -> bool {
     INTERRUPTED.load(Ordering::Relaxed)
@@ -37,4 +76,15 @@ pub fn interrupted() -> bool {
 /// Forgets a Ctrl-C that was answered.
 pub fn clear() {
     INTERRUPTED.store(false, Ordering::Relaxed);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn last_words_hold_the_address() {
+        let line = String::from_utf8(last_words(0x20_abcd).to_vec()).unwrap();
+        assert!(line.contains("at 0x000000000020abcd; please"), "{line}");
+    }
 }

@@ -2,18 +2,9 @@
 //!
 //! This module must not know where text comes from.
 
+use crate::nfc::nfc;
 use kinglet_core::cast::REGION_ALIGN;
 use kinglet_core::token::{AddedTokens, EncodeError, Scratch, Segment, Tokenizer};
-use std::borrow::Cow;
-use unicode_normalization::{IsNormalized, UnicodeNormalization, is_nfc_quick};
-
-/// `text` in NFC; not copied if it surely is so already.
-pub fn nfc(text: &str) -> Cow<'_, str> {
-    match is_nfc_quick(text.chars()) {
-        IsNormalized::Yes => Cow::Borrowed(text),
-        IsNormalized::No | IsNormalized::Maybe => Cow::Owned(text.nfc().collect()),
-    }
-}
 
 /// Memory for encoding, of fixed size.
 #[derive(Debug)]

@@ -1,6 +1,7 @@
 //! The tokenizer against the reference: encode, decode and class vectors of Qwen3.
 
-use kinglet::tokenize::{ScratchMemory, encode, nfc};
+use kinglet::nfc::nfc;
+use kinglet::tokenize::{ScratchMemory, encode};
 use kinglet_core::token::{
     AddedTokens, Class, MAX_TOKEN_BYTES, Scratch, Segment, StreamDecoder, TokenKind, Tokenizer, Utf8Stream,
     class,

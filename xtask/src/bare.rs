@@ -17,8 +17,10 @@ pub const TARGET: &str = "aarch64-unknown-none";
 /// Debian packages of the second route, all of one version.
 pub const DEBIAN_PACKAGES: [&str; 3] = ["rustc-web", "cargo-web", "rust-web-src"];
 
-const DEBIAN_RUSTC: &str = "/usr/bin/rustc";
-const DEBIAN_CARGO: &str = "/usr/bin/cargo";
+/// Debian's compiler, and below its cargo.
+pub const DEBIAN_RUSTC: &str = "/usr/bin/rustc";
+/// See [`DEBIAN_RUSTC`].
+pub const DEBIAN_CARGO: &str = "/usr/bin/cargo";
 /// The oldest Rust that compiles the workspace, as in its `rust-version`.
 const OLDEST_MINOR: u32 = 90;
 
@@ -134,7 +136,7 @@ fn installed_targets() -> Vec<String> {
 }
 
 /// Whether Debian's compiler, its cargo and the library's source are there and new enough.
-fn debian_works() -> bool {
+pub fn debian_works() -> bool {
     let Some(sysroot) = sh::output(DEBIAN_RUSTC, &["--print", "sysroot"]) else {
         return false;
     };

@@ -3,12 +3,16 @@
 //! One file per task. This crate starts other programs and reads text; it must not know
 //! the engine's types, so that it builds in seconds and cannot be broken by the engine.
 
+mod aarch64;
 mod bare;
+mod cross;
 mod demo;
+mod elf;
 mod fuzz;
 mod model;
 mod setup;
 mod sh;
+mod size;
 mod test;
 mod tidy;
 
@@ -33,6 +37,12 @@ const TASKS: &[Task] = &[
         run: model::main,
     },
     Task { name: "setup", help: "install what `test` needs; --dry-run only says what", run: setup::main },
+    Task {
+        name: "cross",
+        help: "build the static binary for the boards; --target, --route",
+        run: cross::main,
+    },
+    Task { name: "size", help: "where the bytes of that binary go; fails above the budget", run: size::main },
     Task { name: "tidy", help: "check the house rules", run: tidy::main },
     Task { name: "fuzz", help: "run fuzz targets: fuzz [TARGET] [--seconds N]", run: fuzz::main },
 ];

@@ -2,11 +2,17 @@
 //!
 //! The only task that changes the machine. Everything already there is left alone.
 
-use crate::bare;
+use crate::cross::{self, Route, Target};
 use crate::sh::{self, Failure, Outcome};
+use crate::{aarch64, bare};
 use std::ffi::OsString;
 use std::path::Path;
 use std::process::Command;
+
+/// The analyser of inner loops: its versions differ in what they know of the CPUs.
+const MCA: &str = "llvm-mca-22";
+/// Debian's package of it.
+const MCA_PACKAGE: &str = "llvm-22";
 
 /// The task.
 pub fn main(words: Vec<OsString>) -> Outcome {
@@ -25,6 +31,9 @@ pub fn main(words: Vec<OsString>) -> Outcome {
     }
     setup.components()?;
     setup.bare()?;
+    setup.cross(Target::Aarch64)?;
+    setup.desk();
+    setup.tools()?;
     setup.pip()
 }
 
@@ -74,6 +83,68 @@ impl Setup {
             return Err(Failure::new(
                 "Debian's compiler is installed but cannot be used: it is too old, or parts are missing",
             ));
+        }
+        Ok(())
+    }
+
+    /// A way to build the static binary with a small std.
+    fn cross(&mut self, target: Target) -> Outcome {
+        let found = || cross::find(target, None).is_ok_and(|route| route != Route::Prebuilt);
+        if found() {
+            eprintln!("setup: {} can be built ({:?})", target.triple(), cross::find(target, None)?);
+            return Ok(());
+        }
+        if has_rustup() {
+            let added = self
+                .run(Command::new("rustup").args(["target", "add", target.triple()]))
+                .and_then(|()| self.run(Command::new("rustup").args(["component", "add", "rust-src"])));
+            match added {
+                Ok(()) if self.dry_run || found() => return Ok(()),
+                Ok(()) => eprintln!("setup: the active toolchain does not see what was added"),
+                Err(failure) => eprintln!("setup: {failure}"),
+            }
+            eprintln!("setup: taking Debian's compiler instead");
+        }
+        if target == Target::Aarch64 {
+            self.run(as_root("dpkg")?.args(["--add-architecture", "arm64"]))?;
+            self.lists_updated = false;
+        }
+        self.apt(&cross::debian_packages(target))?;
+        if !self.dry_run && !found() {
+            return Err(Failure::new(format!(
+                "everything is installed, but {} cannot be built",
+                target.triple()
+            )));
+        }
+        Ok(())
+    }
+
+    /// The desk's static binary: wanted by nobody's test, so that rustup's target is enough or nothing is.
+    fn desk(&mut self) {
+        let target = Target::X86_64;
+        if cross::find(target, None).is_ok() {
+            eprintln!("setup: {} can be built", target.triple());
+        } else if has_rustup()
+            && let Err(failure) = self.run(Command::new("rustup").args(["target", "add", target.triple()]))
+        {
+            eprintln!("setup: {failure}; `cargo xtask cross --target x86_64` will not work");
+        }
+    }
+
+    /// The emulator of the boards' CPUs and the analyser of inner loops.
+    fn tools(&mut self) -> Outcome {
+        let has_mca = || sh::output(MCA, &["--version"]).is_some();
+        let tools: [(&str, fn() -> bool); 2] =
+            [(aarch64::QEMU_PACKAGE, aarch64::has_qemu), (MCA_PACKAGE, has_mca)];
+        for (package, has) in tools {
+            if has() {
+                eprintln!("setup: {package} is there");
+                continue;
+            }
+            self.apt(&[package])?;
+            if !self.dry_run && !has() {
+                return Err(Failure::new(format!("{package} is installed, but its program does not run")));
+            }
         }
         Ok(())
     }

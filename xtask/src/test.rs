@@ -1,7 +1,8 @@
 //! `cargo xtask test`: everything CI runs, in order, with a table of durations.
 
+use crate::cross::{self, Target};
 use crate::sh::{self, Failure, Outcome};
-use crate::{bare, model, tidy};
+use crate::{aarch64, bare, model, size, tidy};
 use core::time::Duration;
 use std::ffi::OsString;
 use std::process::Command;
@@ -43,6 +44,13 @@ const STEPS: &[Step] = &[
     Step { name: "test", help: "all tests, those on the real model too", run: tests },
     Step { name: "doc", help: "documentation, warnings are errors", run: doc },
     Step { name: "binary", help: "release build and a first sign of life", run: binary },
+    Step { name: "cross", help: "the static binary for the boards", run: |_| cross().map(|_| ()) },
+    Step { name: "size", help: "its bytes against the budget", run: |_| size::check(&cross()?, 0) },
+    Step {
+        name: "aarch64",
+        help: "that binary and the core's tests on emulated boards",
+        run: |options| aarch64::check(options.no_model),
+    },
 ];
 
 /// The task.
@@ -146,6 +154,10 @@ fn tests(options: &Options) -> Outcome {
         command.env(model::MODEL_ENV, model::ensure()?);
     }
     sh::run(&mut command)
+}
+
+fn cross() -> Outcome<cross::Built> {
+    cross::build(Target::Aarch64, None)
 }
 
 fn doc(_: &Options) -> Outcome {
