@@ -134,9 +134,8 @@ impl Setup {
     /// The emulator of the boards' CPUs and the analyser of inner loops.
     fn tools(&mut self) -> Outcome {
         let has_mca = || sh::output(MCA, &["--version"]).is_some();
-        let tools: [(&str, fn() -> bool); 2] =
-            [(aarch64::QEMU_PACKAGE, aarch64::has_qemu), (MCA_PACKAGE, has_mca)];
-        for (package, has) in tools {
+        for package in [aarch64::QEMU_PACKAGE, MCA_PACKAGE] {
+            let has = || if package == MCA_PACKAGE { has_mca() } else { aarch64::has_qemu() };
             if has() {
                 eprintln!("setup: {package} is there");
                 continue;
