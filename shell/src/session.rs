@@ -128,6 +128,11 @@ impl Session {
         self.engine.config()
     }
 
+    /// The threads.
+    pub fn workers(&self) -> &dyn Workers {
+        &self.pool
+    }
+
     /// Number of threads.
     pub fn threads(&self) -> usize {
         self.pool.count()
