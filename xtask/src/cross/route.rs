@@ -4,7 +4,7 @@
 
 use super::Target;
 use crate::bare;
-use crate::sh::{self, Failure, Outcome};
+use crate::sh::{self, Context, Failure, Outcome};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -149,12 +149,17 @@ fn debian_cargo() -> Command {
 fn debian_flags(target: Target) -> Outcome<Vec<OsString>> {
     let musl = debian_musl(target);
     let file = |name: &str| musl.join(name).display().to_string();
+    // std asks for LLVM's unwinder by this name; gcc's has the same functions.
+    let unwinder = sh::target_dir()?.join(Route::Debian.folder()).join("unwinder");
+    std::fs::create_dir_all(&unwinder).context(unwinder.display())?;
+    std::fs::write(unwinder.join("libunwind.a"), "INPUT(-lgcc_eh)\n").context(unwinder.display())?;
     Ok([
         format!("-Clinker={}", debian_linker(target)),
         "-Clink-self-contained=no".into(),
         format!("-Lnative={}", musl.display()),
+        format!("-Lnative={}", unwinder.display()),
         format!("-Zpre-link-args=-nostdlib -static {} {}", file("crt1.o"), file("crti.o")),
-        format!("-Clink-args={} -lgcc -lgcc_eh {} {}", file("libc.a"), file("libc.a"), file("crtn.o")),
+        format!("-Clink-args=-lgcc {} {}", file("libc.a"), file("crtn.o")),
     ]
     .map(OsString::from)
     .to_vec())
