@@ -18,9 +18,11 @@ const CPUS: [&str; 2] = ["cortex-a76", "cortex-a53"];
 /// The kernels that must be chosen on each.
 const KERNELS: [&str; 2] = ["dotprod", "neon"];
 /// Integration tests of kernels and engine that are quick enough for an emulator.
-const TESTS: [&str; 3] = ["matmul", "one_answer", "reference"];
-/// Slow ones among them: KV types, threads and batches are the same code on every CPU.
-const SKIPPED: [&str; 1] = ["tiny_models_give_one_answer"];
+const TESTS: [&str; 4] = ["matmul", "attention", "one_answer", "reference"];
+/// Slow ones among them: KV types, threads and batches are the same code on every CPU, and distances
+/// follow from equal logits and the same test on the host.
+const SKIPPED: [&str; 2] =
+    ["tiny_models_give_one_answer", "quantised_models_are_no_farther_from_the_reference_than_the_peer"];
 const FIXTURES: [&str; 6] = [
     "qwen2-tiny.Q4_0.gguf",
     "qwen2-tiny.Q8_0.gguf",
