@@ -114,7 +114,9 @@ fn dispatch(mut parser: Parser) -> Result<(), Failure> {
 /// `help` alone or with the name of a command.
 fn help(mut parser: Parser) -> Result<(), Failure> {
     match parser.next()? {
-        Some(lexopt::Arg::Value(word)) => Err(Failure::Help(find(&word.to_string_lossy())?.help)),
+        Some(lexopt::Arg::Value(word)) if word != "help" => {
+            Err(Failure::Help(find(&word.to_string_lossy())?.help))
+        }
         _ => term::print(&overview()),
     }
 }
@@ -187,6 +189,7 @@ mod tests {
             }
             assert!(command.help.starts_with(&format!("usage: kinglet {}", command.name)));
         }
+        assert_eq!(dispatch(Parser::from_args(["help", "help"])), Ok(()));
         let mut words = Words::new(Parser::from_args(["x"]), "run", "");
         assert_eq!(words.advance(), Ok(Some(Word::Value("x".into()))));
     }

@@ -11,6 +11,7 @@ use crate::term::{Output, print};
 use crate::words::{Word, Words};
 use std::fs::File;
 use std::io::{BufWriter, Write};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 /// Rows of logits computed at a time: enough to read the output matrix once for many.
@@ -40,9 +41,15 @@ enum Target {
 }
 
 impl Target {
-    fn open(path: &Path) -> Result<Target, Failure> {
+    /// Creates the file `path`, which must not be the `model`: emptying a file that is mapped would
+    /// kill this program and cost the user the model.
+    fn open(path: &Path, model: &Path) -> Result<Target, Failure> {
         if path == Path::new("-") {
             return Ok(Target::Stdout(Output::new()));
+        }
+        let identity = |path: &Path| std::fs::metadata(path).ok().map(|about| (about.dev(), about.ino()));
+        if identity(path).is_some_and(|file| Some(file) == identity(model)) {
+            return Err(Failure::file(path, "is the model itself; name another file to write to"));
         }
         let file = File::create(path).map_err(|e| Failure::file(path, io_fault(&e)))?;
         Ok(Target::File(path.to_path_buf(), BufWriter::new(file)))
@@ -93,7 +100,7 @@ pub fn command(words: &mut Words) -> Result<(), Failure> {
     let mut session = Session::start(&model, &setup)?;
     session.fits(list.len())?;
     // Opened before the work: a folder that is not there is found at once.
-    let mut target = output.as_deref().map(Target::open).transpose()?;
+    let mut target = output.as_deref().map(|to| Target::open(to, &path)).transpose()?;
     signal::install();
     let mut hasher = blake3::Hasher::new();
     let mut row = Vec::with_capacity(4 * session.config().vocab);

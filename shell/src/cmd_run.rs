@@ -2,7 +2,7 @@
 
 use crate::failure::Failure;
 use crate::generate::Stop;
-use crate::ids::read_text;
+use crate::ids::{read_all, read_text};
 use crate::loader::Model;
 use crate::reply::{Report, Writer};
 use crate::sampling::Sampling;
@@ -13,7 +13,6 @@ use crate::vocabulary::{Template, Vocabulary};
 use crate::words::{Word, Words};
 use crate::{engine_flags, sampling_flags};
 use kinglet_core::chat::Message;
-use std::io::Read;
 use std::path::PathBuf;
 
 /// Help text.
@@ -121,10 +120,7 @@ fn read(source: Source) -> Result<String, Failure> {
         Source::Text(text) => Ok(text),
         Source::File(path) => read_text(&path),
         Source::Stdin => {
-            let mut bytes = Vec::new();
-            std::io::stdin()
-                .lock()
-                .read_to_end(&mut bytes)
+            let bytes = read_all(std::io::stdin().lock())
                 .map_err(|e| Failure::new(format_args!("standard input: {e}")))?;
             String::from_utf8(bytes).map_err(|_| Failure::new("standard input is not UTF-8"))
         }

@@ -2,6 +2,7 @@
 //! Must not know models or tokens.
 
 use crate::chat_json;
+use crate::lines::read_line;
 use kinglet_core::chat::Family;
 use serde_json::Value;
 use std::io::{self, BufRead, Write};
@@ -25,8 +26,7 @@ pub fn run(family: Family, mut input: impl BufRead, mut output: impl Write) -> i
     let mut summary = Summary::default();
     let mut line = Vec::new();
     loop {
-        line.clear();
-        if input.read_until(b'\n', &mut line)? == 0 {
+        if !read_line(&mut input, &mut line)? {
             return Ok(summary);
         }
         summary.lines += 1;

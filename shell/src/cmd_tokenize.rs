@@ -2,6 +2,7 @@
 //!
 //! This module must not know how a model is loaded or how flags are read.
 
+use crate::lines::read_line;
 use crate::tokenize::{ScratchMemory, encode};
 use core::fmt;
 use kinglet_core::token::{AddedTokens, DecodeError, EncodeError, StreamDecoder, Tokenizer};
@@ -117,8 +118,7 @@ fn for_each_line(
 ) -> Result<(), LineError> {
     let mut bytes = Vec::new();
     for line in 1.. {
-        bytes.clear();
-        if input.read_until(b'\n', &mut bytes)? == 0 {
+        if !read_line(input, &mut bytes)? {
             break;
         }
         f(line, &bytes)?;

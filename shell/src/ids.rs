@@ -3,6 +3,7 @@
 use crate::failure::Failure;
 use crate::loader::io_fault;
 use crate::words::Words;
+use std::io::{self, Read};
 use std::path::Path;
 
 /// Reads ids separated by commas or white space; brackets around them are passed over, so that a
@@ -43,12 +44,30 @@ pub fn accept(flag: &str, words: &mut Words, ids: &mut Option<Vec<u32>>) -> Resu
     Ok(true)
 }
 
+/// Longest text that is read: more than the largest context holds.
+const MAX_TEXT_BYTES: usize = 256 << 20;
+
+/// All of `input`.
+///
+/// # Errors
+/// Of the read; a text beyond all reason, which would take all memory.
+pub fn read_all(input: impl Read) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    input.take(MAX_TEXT_BYTES as u64 + 1).read_to_end(&mut bytes)?;
+    if bytes.len() > MAX_TEXT_BYTES {
+        let text = format!("more than {} MiB, which no context holds", MAX_TEXT_BYTES >> 20);
+        return Err(io::Error::new(io::ErrorKind::InvalidData, text));
+    }
+    Ok(bytes)
+}
+
 /// A whole text file.
 ///
 /// # Errors
 /// It cannot be read or is not UTF-8.
 pub fn read_text(path: &Path) -> Result<String, Failure> {
-    let bytes = std::fs::read(path).map_err(|e| Failure::file(path, io_fault(&e)))?;
+    let file = std::fs::File::open(path).map_err(|e| Failure::file(path, io_fault(&e)))?;
+    let bytes = read_all(file).map_err(|e| Failure::file(path, io_fault(&e)))?;
     String::from_utf8(bytes).map_err(|e| {
         let at = e.utf8_error().valid_up_to();
         Failure::file(path, format_args!("is not UTF-8 (byte {at}); convert it"))
@@ -58,6 +77,12 @@ pub fn read_text(path: &Path) -> Result<String, Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn texts_without_end_are_refused() {
+        assert_eq!(read_all(&b"abc"[..]).unwrap(), b"abc");
+        assert!(read_all(io::repeat(0)).unwrap_err().to_string().contains("no context holds"));
+    }
 
     #[test]
     fn lists_are_read() {

@@ -1,10 +1,11 @@
-//! Lines from standard input that Ctrl-C can interrupt. Must not know what they say.
+//! Lines from standard input: bounded, and for a conversation such that Ctrl-C can interrupt them.
+//! Must not know what they say.
 //!
 //! `std::io::Stdin` starts an interrupted read again by itself, so a prompt would not notice
-//! Ctrl-C; this reads the descriptor directly.
+//! Ctrl-C; [`Lines`] reads the descriptor directly.
 
 use crate::signal;
-use std::io;
+use std::io::{self, BufRead, Read};
 use std::os::fd::AsFd;
 
 /// What came.
@@ -22,6 +23,26 @@ pub enum Line {
 
 /// Longest line that is kept: far more than any context.
 const MAX_LINE_BYTES: usize = 64 << 20;
+
+/// Reads the next line, without its line feed, into `line`; whether there was one.
+///
+/// # Errors
+/// Of the read; a line beyond all reason, which would take all memory.
+pub fn read_line(input: &mut impl BufRead, line: &mut Vec<u8>) -> io::Result<bool> {
+    line.clear();
+    let read = input.by_ref().take(MAX_LINE_BYTES as u64).read_until(b'\n', line)?;
+    if line.last() == Some(&b'\n') {
+        line.pop();
+    } else if read == MAX_LINE_BYTES {
+        return Err(too_long());
+    }
+    Ok(read > 0)
+}
+
+fn too_long() -> io::Error {
+    let text = format!("a line has more than {} MiB; split it", MAX_LINE_BYTES >> 20);
+    io::Error::new(io::ErrorKind::InvalidData, text)
+}
 
 /// Splits standard input into lines.
 #[derive(Debug)]
@@ -69,7 +90,7 @@ impl Lines {
                 });
             }
             if self.bytes.len() > MAX_LINE_BYTES {
-                return Err(io::Error::new(io::ErrorKind::InvalidData, "the line does not end"));
+                return Err(too_long());
             }
             let mut part = [0; 4096];
             match read(&mut part) {
@@ -98,6 +119,19 @@ impl Default for Lines {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn lines_that_do_not_end_are_refused() {
+        let mut line = Vec::new();
+        let mut two = &b"one\n\nthree"[..];
+        for want in [&b"one"[..], b"", b"three"] {
+            assert!(read_line(&mut two, &mut line).unwrap());
+            assert_eq!(line, want);
+        }
+        assert!(!read_line(&mut two, &mut line).unwrap());
+        let endless = read_line(&mut io::BufReader::new(io::repeat(b'x')), &mut line);
+        assert!(endless.unwrap_err().to_string().contains("more than 64 MiB"));
+    }
 
     fn all(parts: &[&[u8]]) -> Vec<Line> {
         let mut parts = parts.iter();

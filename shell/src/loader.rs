@@ -2,7 +2,7 @@
 //!
 //! A model lives as long as the process, so the map and the tables are leaked on purpose.
 
-use crate::failure::Failure;
+use crate::failure::{Failure, printable};
 use crate::map;
 use core::fmt;
 use kinglet_core::config::{Config, ModelError, ModelFault};
@@ -11,6 +11,9 @@ use kinglet_core::weights::{Layer, Weights};
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
+
+/// Characters of a model's name that are shown.
+const NAME_CHARS: usize = 64;
 
 /// A parsed model file.
 #[derive(Debug)]
@@ -29,8 +32,8 @@ impl Model {
     /// # Errors
     /// The file cannot be read or is no GGUF file of ours, in one line.
     pub fn open(path: &Path) -> Result<Model, Failure> {
-        let file = File::open(path).map_err(|e| Failure::file(path, io_fault(&e)))?;
-        let about = file.metadata().map_err(|e| Failure::file(path, io_fault(&e)))?;
+        // Asked before it is opened: opening a pipe would wait for somebody to write into it.
+        let about = std::fs::metadata(path).map_err(|e| Failure::file(path, io_fault(&e)))?;
         if about.is_dir() {
             let found = first_gguf(path).map_or(String::new(), |f| format!(", for example {f}"));
             return Err(Failure::file(path, format!("is a folder; name a .gguf file in it{found}")));
@@ -41,6 +44,7 @@ impl Model {
         if about.len() == 0 {
             return Err(Failure::file(path, "is empty; download or copy it again"));
         }
+        let file = File::open(path).map_err(|e| Failure::file(path, io_fault(&e)))?;
         let bytes = map::file(&file).map_err(|e| Failure::file(path, format!("cannot be mapped: {e}")))?;
         let fail = |e: ModelError| Failure::file(path, Advised(e));
         let counts = Gguf::counts(bytes).map_err(|e| fail(e.into()))?;
@@ -72,11 +76,15 @@ impl Model {
         Failure::file(&self.path, fault)
     }
 
-    /// What the model calls itself: `general.name`, or the file's name without its ending.
+    /// What the model calls itself: `general.name`, or the file's name without its ending. Without
+    /// control characters, and cut if it is long: it goes into tables.
     pub fn name(&self) -> String {
         match self.gguf.str("general.name") {
-            Ok(name) if !name.trim().is_empty() => name.trim().escape_debug().to_string(),
-            _ => self.path.file_stem().map(|s| s.to_string_lossy().into_owned()).unwrap_or_default(),
+            Ok(name) if !name.trim().is_empty() => {
+                let cut: String = name.trim().chars().take(NAME_CHARS).collect();
+                cut.escape_debug().to_string()
+            }
+            _ => self.path.file_stem().map(|s| printable(Path::new(s))).unwrap_or_default(),
         }
     }
 }
@@ -97,7 +105,7 @@ pub fn io_fault(e: &io::Error) -> String {
 fn first_gguf(folder: &Path) -> Option<String> {
     let names =
         std::fs::read_dir(folder).ok()?.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
-    names.filter(|n| n.ends_with(".gguf")).min()
+    names.filter(|n| n.ends_with(".gguf")).min().map(|n| printable(Path::new(&n)))
 }
 
 /// A fault together with what the user can do, where the fault's own words do not say it.
@@ -150,6 +158,12 @@ mod tests {
         assert!(message(&file("v2", b"GGUF\x02\0\0\0")).contains("only version 3 is read"));
         assert!(message(&dir).contains("is a folder; name a .gguf file in it, for example short.gguf"));
         assert!(message(Path::new("/dev/null")).contains("no regular file"));
+        // A pipe that nobody writes into: said at once.
+        let pipe = dir.join("pipe");
+        assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+        assert!(message(&pipe).contains("no regular file"));
+        file("a\u{1b}[31m.gguf", b"");
+        assert!(message(&dir).ends_with("for example a\\u{1b}[31m.gguf"));
         std::fs::remove_dir_all(&dir).unwrap();
     }
 }

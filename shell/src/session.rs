@@ -91,7 +91,11 @@ impl Session {
         let need = Requirements::of(&config, &limits).map_err(Failure::new)?;
         let region = |what: &str, len| {
             map::region(len).map_err(|e| {
-                Failure::new(format_args!("cannot map {} for {what}: {e}", memory::megabytes(len)))
+                Failure::new(format_args!(
+                    "cannot map {} for {what}: {e}; use a smaller --ctx or --batch, or give the process \
+                     more (ulimit -v)",
+                    memory::megabytes(len),
+                ))
             })
         };
         let memory = Memory {
@@ -122,6 +126,11 @@ impl Session {
     /// The model's dimensions.
     pub fn config(&self) -> &Config {
         self.engine.config()
+    }
+
+    /// The threads.
+    pub fn workers(&self) -> &dyn Workers {
+        &self.pool
     }
 
     /// Number of threads.
@@ -298,7 +307,9 @@ fn start_pool(setup: &Setup) -> Result<Pool, Failure> {
         }
     };
     place(0);
-    Pool::new(threads, place).map_err(|e| Failure::new(format_args!("cannot start {threads} threads: {e}")))
+    Pool::new(threads, place).map_err(|e| {
+        Failure::new(format_args!("cannot start {threads} threads: {e}; use a smaller --threads"))
+    })
 }
 
 #[cfg(test)]

@@ -6,7 +6,10 @@ use crate::map;
 use crate::tokenize::{self, ScratchMemory};
 use core::fmt;
 use kinglet_core::chat::{self, Conversation, Family, Message};
-use kinglet_core::token::{AddedTokens, StreamDecoder, Tokenizer, TokenizerRequirements};
+use kinglet_core::gguf::GgufFault;
+use kinglet_core::token::{
+    AddedTokens, StreamDecoder, Tokenizer, TokenizerError, TokenizerFault, TokenizerRequirements,
+};
 
 /// Key of the chat template in a GGUF file.
 const TEMPLATE: &str = "tokenizer.chat_template";
@@ -24,9 +27,10 @@ impl Vocabulary {
     /// # Errors
     /// The file has no vocabulary, or one that cannot be used.
     pub fn open(model: &Model) -> Result<Vocabulary, Failure> {
-        let need = TokenizerRequirements::of(&model.gguf).map_err(|e| model.fail(e))?;
-        let region = map::region(need.index).map_err(|e| model.fail(e))?;
-        let tokenizer = Tokenizer::new(&model.gguf, region).map_err(|e| model.fail(e))?;
+        let need = TokenizerRequirements::of(&model.gguf).map_err(|e| model.fail(Advised(e)))?;
+        let region = map::region(need.index)
+            .map_err(|e| Failure::new(format_args!("no memory for the tokenizer: {e}")))?;
+        let tokenizer = Tokenizer::new(&model.gguf, region).map_err(|e| model.fail(Advised(e)))?;
         Ok(Vocabulary { tokenizer: Box::leak(Box::new(tokenizer)), scratch: ScratchMemory::new() })
     }
 
@@ -71,6 +75,20 @@ impl Vocabulary {
         }
         decoder.finish(&mut |part| text.push_str(part));
         text
+    }
+}
+
+/// A fault of a vocabulary together with what the user can do.
+struct Advised(TokenizerError);
+
+impl fmt::Display for Advised {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let advice = match self.0.fault {
+            TokenizerFault::Model | TokenizerFault::Split => "use a Qwen model",
+            TokenizerFault::Metadata(GgufFault::MissingKey) => "this file has no complete vocabulary",
+            _ => "the file is damaged or was written by a faulty converter; get it again",
+        };
+        write!(f, "{}; {advice}", self.0)
     }
 }
 

@@ -65,6 +65,12 @@ fn bad_files_exit_with_1_and_say_what_to_do() {
     let mut other = whole.clone();
     replace(&mut other, b"qwen3", b"llama");
     at(&write("llama.gguf", &other), "'llama': this architecture is not supported");
+    let mut other = whole.clone();
+    replace(&mut other, b"gpt2", b"bert");
+    at(
+        &write("bert.gguf", &other),
+        "'tokenizer.ggml.model': only byte-level BPE (\"gpt2\") is supported; use",
+    );
 }
 
 /// Replaces the first occurrence; both are of one length.
@@ -87,6 +93,33 @@ fn weights_that_are_no_numbers_end_a_reply_with_a_message() {
     let ran = run(&["run", "-m", &path, "-p", "hi", "--quiet"]);
     assert_eq!((ran.code, ran.out.as_str()), (1, ""));
     assert!(ran.err.contains("compare its checksum or get it again"), "{}", ran.err);
+}
+
+#[test]
+fn a_model_is_not_overwritten_by_its_own_logits() {
+    let whole = fixture("gguf/qwen3-tiny.Q4_K_M.gguf");
+    let path = write("own.gguf", &whole);
+    let link = format!("{path}.link");
+    let _ = std::fs::remove_file(&link);
+    std::os::unix::fs::symlink(&path, &link).unwrap();
+    for out in [&path, &link] {
+        failure(&format!("logits -m {path} --ids 1 -o {out}"), "is the model itself; name another file");
+    }
+    assert_eq!(std::fs::read(&path).unwrap(), whole);
+}
+
+#[test]
+fn a_name_of_any_length_fits_into_the_table() {
+    // Longer by a multiple of the alignment, so that the data behind it stays where it belongs.
+    let name = "n".repeat(1 << 17);
+    let mut file = fixture("gguf/qwen3-tiny.Q4_K_M.gguf");
+    let old = b"Qwen3 Tiny";
+    let at = file.windows(old.len()).position(|w| w == old).expect("is there");
+    file.splice(at..at + old.len(), name.bytes().chain(*b"          "));
+    file[at - 8..at].copy_from_slice(&(name.len() as u64 + 10).to_le_bytes());
+    let table =
+        run(&["bench", "-m", &write("name.gguf", &file), "--pp", "1", "--tg", "0", "--reps", "1"]).ok();
+    assert!(table.lines().all(|line| line.len() < 250), "{}", table.len());
 }
 
 #[test]

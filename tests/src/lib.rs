@@ -6,6 +6,7 @@ pub mod gguf_writer;
 pub mod isas;
 pub mod model;
 pub mod naive;
+pub mod random_model;
 pub mod reference;
 pub mod vocab;
 

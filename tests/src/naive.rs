@@ -104,12 +104,8 @@ pub fn quantize(x: &[f32], most: f32) -> (f32, Vec<i64>) {
     (d, x.iter().map(|v| (v * inv).round_ties_even() as i64).collect())
 }
 
-/// Lanes of a `sum16` dot product, folded.
-fn sum16(w: &[f32], x: &[f32]) -> f32 {
-    let mut lanes = [0.0f32; 16];
-    for (i, (w, x)) in w.iter().zip(x).enumerate() {
-        lanes[i % 16] = w.mul_add(*x, lanes[i % 16]);
-    }
+/// Section 2: 16 lanes, folded.
+fn fold(mut lanes: [f32; 16]) -> f32 {
     for n in [8, 4, 2, 1] {
         for j in 0..n {
             lanes[j] += lanes[j + n];
@@ -118,17 +114,35 @@ fn sum16(w: &[f32], x: &[f32]) -> f32 {
     lanes[0]
 }
 
+/// Section 2: the sum.
+pub fn sum16(x: &[f32]) -> f32 {
+    let mut lanes = [0.0f32; 16];
+    for (i, x) in x.iter().enumerate() {
+        lanes[i % 16] += x;
+    }
+    fold(lanes)
+}
+
+/// Section 2: the dot product.
+pub fn dot16(w: &[f32], x: &[f32]) -> f32 {
+    let mut lanes = [0.0f32; 16];
+    for (i, (w, x)) in w.iter().zip(x).enumerate() {
+        lanes[i % 16] = w.mul_add(*x, lanes[i % 16]);
+    }
+    fold(lanes)
+}
+
 /// Section 3: one row of weights times one vector, quantised to magnitudes up to `most`.
 pub fn row_times_vector(ty: WeightType, row: &[u8], x: &[f32], most: f32) -> f32 {
     match ty {
         WeightType::F32 => {
             let w: Vec<f32> = row.as_chunks().0.iter().map(|b| f32::from_le_bytes(*b)).collect();
-            return sum16(&w, x);
+            return dot16(&w, x);
         }
-        WeightType::F16 => return sum16(&row.chunks(2).map(half).collect::<Vec<_>>(), x),
+        WeightType::F16 => return dot16(&row.chunks(2).map(half).collect::<Vec<_>>(), x),
         WeightType::Bf16 => {
             let w: Vec<f32> = row.chunks(2).map(|b| f32::from_le_bytes([0, 0, b[0], b[1]])).collect();
-            return sum16(&w, x);
+            return dot16(&w, x);
         }
         _ => {}
     }
@@ -184,7 +198,7 @@ pub fn swiglu(gate: f32, up: f32) -> f32 {
 
 /// The root-mean-square norm by the contract.
 pub fn rmsnorm(x: &[f32], w: &[f32], eps: f32) -> Vec<f32> {
-    let mean = sum16(x, x) / x.len() as f32;
+    let mean = dot16(x, x) / x.len() as f32;
     let r = if mean.is_finite() { 1.0 / (mean + eps).sqrt() } else { f32::NAN };
     x.iter().zip(w).map(|(x, w)| (x * r) * w).collect()
 }

@@ -149,8 +149,8 @@ fn every_type_token_count_and_split_gives_the_bits_of_the_contract() {
     for ty in all_types() {
         let lengths: &[usize] = match ty.block_len() {
             1 => &[1, 37, 128],
-            32 => &[32, 96, 896],
-            _ => &[256, 1024],
+            32 => &[32, 96, 416],
+            _ => &[256, 768],
         };
         for &k in lengths {
             // One more than two panels of eight; not a multiple of four.

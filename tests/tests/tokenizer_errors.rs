@@ -76,13 +76,17 @@ fn broken_tokens() {
     check(token(260, "漢"), TokenizerFault::Alphabet { token: 260 }, "tokens");
     check(token(260, ""), TokenizerFault::Empty { token: 260 }, "tokens");
     check(token(260, &"é".repeat(1025)), TokenizerFault::TooLong { token: 260 }, "tokens");
+    // An ordinary character stands for one byte, an added one for those it has.
+    let (mut vocab, text) = (builtin(), "é".repeat(513));
+    vocab.tokens.as_mut().unwrap().push(text);
+    vocab.token_type.as_mut().unwrap().push(1);
+    with_tokenizer(&vocab.to_gguf(), |tokenizer| assert!(tokenizer.is_ok()));
     check(token(260, "a"), TokenizerFault::DuplicateToken { token: 260 }, "tokens");
     check(token(97, "aaaaaaaaaaaaa"), TokenizerFault::MissingByte { byte: 97 }, "tokens");
     let n = builtin().tokens.unwrap().len();
     // The list ends with four user-defined tokens and a hole.
     check(token(n - 2, "<think>"), TokenizerFault::DuplicateToken { token: n as u32 - 2 }, "tokens");
     check(token(n - 2, ""), TokenizerFault::Empty { token: n as u32 - 2 }, "tokens");
-    check(token(n - 2, &"é".repeat(513)), TokenizerFault::TooLong { token: n as u32 - 2 }, "tokens");
     with_tokenizer(
         &{
             let mut vocab = builtin();
@@ -91,6 +95,29 @@ fn broken_tokens() {
         },
         |tokenizer| assert!(tokenizer.is_ok(), "a hole may have any text"),
     );
+}
+
+/// Added tokens are searched for at every place of a text, so they have a length of their own.
+#[test]
+fn long_added_tokens() {
+    let n = builtin().tokens.unwrap().len();
+    // The list ends with four control tokens, four user-defined ones and a hole.
+    for place in [n - 9, n - 2] {
+        let fault = TokenizerFault::TooLong { token: place as u32 };
+        for text in ["<".repeat(129), "é".repeat(65)] {
+            check(token(place, &text), fault, "tokens");
+        }
+        for text in ["<".repeat(128), "é".repeat(64)] {
+            let mut vocab = builtin();
+            token(place, &text)(&mut vocab);
+            with_tokenizer(&vocab.to_gguf(), |tokenizer| {
+                let whole = text.clone() + &text[2..];
+                let found: Vec<Segment<'_>> =
+                    tokenizer.unwrap().segments(&whole, AddedTokens::Recognised).collect();
+                assert_eq!(found, [Segment::Added(place as u32), Segment::Text(&text[2..])]);
+            });
+        }
+    }
 }
 
 #[test]

@@ -133,18 +133,17 @@ impl Setup {
 
     /// The emulator of the boards' CPUs and the analyser of inner loops.
     fn tools(&mut self) -> Outcome {
-        self.tool(aarch64::QEMU_PACKAGE, aarch64::has_qemu)?;
-        self.tool(MCA_PACKAGE, || sh::output(MCA, &["--version"]).is_some())
-    }
-
-    fn tool(&mut self, package: &str, has: fn() -> bool) -> Outcome {
-        if has() {
-            eprintln!("setup: {package} is there");
-            return Ok(());
-        }
-        self.apt(&[package])?;
-        if !self.dry_run && !has() {
-            return Err(Failure::new(format!("{package} is installed, but its program does not run")));
+        let has_mca = || sh::output(MCA, &["--version"]).is_some();
+        for package in [aarch64::QEMU_PACKAGE, MCA_PACKAGE] {
+            let has = || if package == MCA_PACKAGE { has_mca() } else { aarch64::has_qemu() };
+            if has() {
+                eprintln!("setup: {package} is there");
+                continue;
+            }
+            self.apt(&[package])?;
+            if !self.dry_run && !has() {
+                return Err(Failure::new(format!("{package} is installed, but its program does not run")));
+            }
         }
         Ok(())
     }

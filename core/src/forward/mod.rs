@@ -271,8 +271,8 @@ impl<'m> Engine<'m> {
     ///
     /// # Errors
     /// See [`ForwardError`]. All but [`ForwardError::NonFinite`] are found before any work; in every
-    /// case the sequences are as they were. A NaN that only the output matrix holds is found after earlier rows
-    /// have gone to `sink`.
+    /// case the sequences are as they were. A NaN that only the output matrix holds is found after earlier
+    /// rows have gone to `sink`.
     pub fn forward(
         &mut self,
         workers: &dyn Workers,

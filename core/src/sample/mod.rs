@@ -152,7 +152,7 @@ impl Sampler {
 
     /// Chooses the next token. `params.seed` is not read here: it is for [`Sampler::new`].
     ///
-    /// `logits`: [vocab]. `recent`: the tokens so far, oldest first, of which the penalties see
+    /// `logits`: `[vocab]`. `recent`: the tokens so far, oldest first, of which the penalties see
     /// the last `last_n` (prompt included or not, as the caller likes; llama.cpp includes it);
     /// ids beyond the vocabulary are passed over. Costs O(vocab + last_n), and O(k log k) for
     /// the k tokens among which the draw falls.

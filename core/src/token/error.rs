@@ -61,7 +61,8 @@ pub enum TokenizerFault {
         /// Index of the token.
         token: u32,
     },
-    /// The token is longer than [`MAX_TOKEN_BYTES`](super::MAX_TOKEN_BYTES).
+    /// The token is longer than [`MAX_TOKEN_BYTES`](super::MAX_TOKEN_BYTES), or is an added token of
+    /// more than 128 bytes.
     TooLong {
         /// Index of the token.
         token: u32,
@@ -117,7 +118,8 @@ impl fmt::Display for TokenizerFault {
             }
             Self::Empty { token } => write!(f, "token {token} is empty"),
             Self::TooLong { token } => {
-                write!(f, "token {token} is longer than {} bytes", super::MAX_TOKEN_BYTES)
+                let (most, added) = (super::MAX_TOKEN_BYTES, super::index::MAX_ADDED_BYTES);
+                write!(f, "token {token} is longer than {most} bytes (added tokens: {added})")
             }
             Self::DuplicateToken { token } => write!(f, "token {token} appears twice"),
             Self::MissingByte { byte } => write!(f, "no token stands for byte {byte:#04x}"),

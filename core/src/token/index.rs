@@ -19,6 +19,12 @@ const ADD_BOS: &str = "tokenizer.ggml.add_bos_token";
 /// More tokens or merges than any vocabulary has (Qwen3 has 151,936).
 const MAX_ENTRIES: usize = table::MAX_ENTRIES;
 
+/// The longest added token that is accepted, in bytes; Qwen's longest has 20.
+///
+/// The search for added tokens goes from each place of a text as far as some added token agrees with
+/// it: this bounds its steps, whatever file and text are.
+pub(super) const MAX_ADDED_BYTES: usize = 128;
+
 /// What a token is, by the converter's account.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TokenKind {
@@ -168,15 +174,15 @@ fn read_tokens(source: &Source<'_>, offsets: &mut [u32]) -> Result<usize, Tokeni
             return at(TokenizerFault::TooLong { token });
         };
         *slot = offset;
-        let len = match source.kind(token) {
+        let (len, most) = match source.kind(token) {
             Some(TokenKind::Unused) | None => continue,
-            Some(TokenKind::Normal) => text.chars().count(),
-            Some(TokenKind::Control | TokenKind::UserDefined) => text.len(),
+            Some(TokenKind::Normal) => (text.chars().count(), MAX_TOKEN_BYTES),
+            Some(TokenKind::Control | TokenKind::UserDefined) => (text.len(), MAX_ADDED_BYTES),
         };
         if len == 0 {
             return at(TokenizerFault::Empty { token });
         }
-        if len > MAX_TOKEN_BYTES {
+        if len > most {
             return at(TokenizerFault::TooLong { token });
         }
         if source.kind(token) == Some(TokenKind::Normal)

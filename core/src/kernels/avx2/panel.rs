@@ -19,7 +19,7 @@ pub(super) const ROWS: usize = 64;
 /// As [`ROWS`]; a multiple of [`GROUP`].
 pub(super) const TOKENS: usize = 64;
 /// From so many tokens on panels pay.
-pub(super) const MANY: usize = 4;
+pub(super) const MANY: usize = 3;
 
 /// The results of [`ROWS`] x [`TOKENS`] so far, eight rows to a vector.
 pub(super) type Results = [[[f32; PANEL]; TOKENS]; ROWS / PANEL];

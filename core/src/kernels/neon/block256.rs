@@ -2,7 +2,7 @@
 
 use super::block32::{FLOAT, lane};
 use super::dot::Dot;
-use super::panel::{FEW_ROWS, PANELS, ROWS, Tokens, cover, interleave, sum_each, transpose};
+use super::panel::{PANELS, ROWS, Tokens, cover, interleave, sum_each, transpose};
 use super::unpack256::Registers256;
 use super::vec::*;
 use crate::ops::{BlockQ256, Input, Precision};
@@ -13,6 +13,9 @@ use core::array;
 /// Tokens of the inner kernel: with two registers of rows, and one more of each for the scaled sums,
 /// they fill 16 of the 32 registers.
 const TOKENS: usize = 4;
+
+/// Rows of the form for few tokens.
+const FEW_ROWS: usize = 4;
 
 /// `out[token][row] = w[row] . x[token]` for the rectangle of `out`.
 pub(super) fn matmul<B: Registers256, D: Dot>(

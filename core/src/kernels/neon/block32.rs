@@ -1,7 +1,7 @@
 //! Matrix products of weight types with blocks of 32. Must not know how a type packs them.
 
 use super::dot::Dot;
-use super::panel::{FEW_ROWS, PANELS, ROWS, STEP, Tokens, cover, interleave, sum_each};
+use super::panel::{PANELS, ROWS, STEP, Tokens, cover, interleave, sum_each};
 use super::unpack32::Registers32;
 use super::vec::*;
 use crate::ops::{BlockQ32, Input, Precision};
@@ -11,6 +11,9 @@ use core::array;
 
 /// Tokens of the inner kernel: with two registers of rows they fill 16 of the 32 registers.
 const TOKENS: usize = STEP;
+
+/// Rows of the form for few tokens: activations are loaded once for so many.
+const FEW_ROWS: usize = 8;
 
 /// `out[token][row] = w[row] . x[token]` for the rectangle of `out`.
 pub(super) fn matmul<B: Registers32, D: Dot>(
@@ -54,7 +57,10 @@ fn matmul_of<B: Registers32, D: Dot, const FINE: bool>(
     );
 }
 
-/// Four rows times one token.
+/// Eight rows times one token.
+///
+/// Integer sums run on from block to block, and a block's is the difference to the one before:
+/// exact modulo 2^32, and cheaper than a fresh start for every row.
 #[inline(never)]
 fn few<B: Registers32, D: Dot, const FINE: bool>(
     d: D,
@@ -62,28 +68,75 @@ fn few<B: Registers32, D: Dot, const FINE: bool>(
     x: &[BlockQ32],
 ) -> [f32; FEW_ROWS] {
     let w = w.map(|row| &row[..x.len()]);
-    let mut acc = vdupq_n_f32(0.0);
+    let zero = vdupq_n_s32(0);
+    let mut surplus = [zero; 2];
+    let mut quads = [Quad { sums: [[zero; 4]; 2], before: zero, acc: vdupq_n_f32(0.0) }; 2];
     for (b, x) in x.iter().enumerate() {
-        let lo = halves(&x.lo);
-        let start = surplus::<B, D>(d, lo);
-        let q = array::from_fn(|r| B::quants(&w[r][b]));
-        let mut sum = sum_each(q.map(|q| two(d, start, q, lo)));
-        if FINE {
-            let hi = halves(&x.hi);
-            let start = surplus::<B, D>(d, hi);
-            let high = sum_each(q.map(|q| two(d, start, q, hi)));
-            sum = vaddq_s32(sum, vshlq_n_s32::<7>(high));
+        let (lo, hi) = (halves(&x.lo), halves(&x.hi));
+        let mut more = zero;
+        if B::OFFSET != 0 {
+            // What takes the surplus of the type's quants off: the same for every row.
+            let offset = [vdupq_n_s8(-B::OFFSET); 2];
+            surplus[0] = two(d, surplus[0], offset, lo);
+            more = sum_each([surplus[0]; 4]);
+            if FINE {
+                surplus[1] = two(d, surplus[1], offset, hi);
+                more = vaddq_s32(more, vshlq_n_s32::<7>(sum_each([surplus[1]; 4])));
+            }
         }
-        let scales: [[u16; 2]; FEW_ROWS] = array::from_fn(|r| B::scales(&w[r][b]));
-        let dw = widen_f16(scales.map(|s| s[0]));
-        acc = vfmaq_f32(acc, vmulq_f32(dw, vdupq_n_f32(x.d)), vcvtq_f32_s32(sum));
-        if B::HAS_MIN {
-            acc = vfmaq_f32(acc, widen_f16(scales.map(|s| s[1])), vdupq_n_f32(x.s));
-        }
+        // Twice by hand: as a loop it would keep the sums in memory.
+        quads[0].add::<B, D, FINE>(d, array::from_fn(|r| &w[r][b]), x, [lo, hi], more);
+        quads[1].add::<B, D, FINE>(d, array::from_fn(|r| &w[4 + r][b]), x, [lo, hi], more);
     }
     let mut out = [0.0; FEW_ROWS];
-    store_f32(&mut out, acc);
+    out.as_chunks_mut().0.iter_mut().zip(quads).for_each(|(out, quad)| store_f32(out, quad.acc));
     out
+}
+
+/// Four rows on their way through the blocks.
+#[derive(Clone, Copy)]
+struct Quad {
+    /// Per plane and row four integers whose sum runs on.
+    sums: [[int32x4_t; 4]; 2],
+    /// The rows' sums before the present block.
+    before: int32x4_t,
+    acc: float32x4_t,
+}
+
+impl Quad {
+    /// Adds a block of each row; `more` runs on too and is part of every row's sum.
+    #[inline(always)]
+    fn add<B: Registers32, D: Dot, const FINE: bool>(
+        &mut self,
+        d: D,
+        w: [&B::Raw; 4],
+        x: &BlockQ32,
+        planes: [[int8x16_t; 2]; 2],
+        more: int32x4_t,
+    ) {
+        for (r, raw) in w.into_iter().enumerate() {
+            let q = B::quants(raw);
+            self.sums[0][r] = two(d, self.sums[0][r], q, planes[0]);
+            if FINE {
+                self.sums[1][r] = two(d, self.sums[1][r], q, planes[1]);
+            }
+        }
+        let mut now = sum_each(self.sums[0]);
+        if FINE {
+            now = vaddq_s32(now, vshlq_n_s32::<7>(sum_each(self.sums[1])));
+        }
+        if B::OFFSET != 0 {
+            now = vaddq_s32(now, more);
+        }
+        let sum = vcvtq_f32_s32(vsubq_s32(now, self.before));
+        self.before = now;
+        let scales = w.map(B::scales);
+        let dw = widen_f16(scales.map(|s| s[0]));
+        self.acc = vfmaq_f32(self.acc, vmulq_f32(dw, vdupq_n_f32(x.d)), sum);
+        if B::HAS_MIN {
+            self.acc = vfmaq_f32(self.acc, widen_f16(scales.map(|s| s[1])), vdupq_n_f32(x.s));
+        }
+    }
 }
 
 /// The registers of a plane.
@@ -96,13 +149,6 @@ fn halves(plane: &[i8; 32]) -> [int8x16_t; 2] {
 #[inline(always)]
 fn two<D: Dot>(d: D, start: int32x4_t, q: [int8x16_t; 2], x: [int8x16_t; 2]) -> int32x4_t {
     d.dot(d.dot(start, q[0], x[0]), q[1], x[1])
-}
-
-/// What takes the surplus of the type's quants off a row's sum: the same for every row.
-#[inline(always)]
-fn surplus<B: Registers32, D: Dot>(d: D, x: [int8x16_t; 2]) -> int32x4_t {
-    let zero = vdupq_n_s32(0);
-    if B::OFFSET == 0 { zero } else { two(d, zero, [vdupq_n_s8(-B::OFFSET); 2], x) }
 }
 
 /// A block of each of eight rows.

@@ -7,8 +7,6 @@ use core::array;
 use core::ops::Range;
 use core::slice::Chunks;
 
-/// Rows of the form for few tokens: activations are loaded once for so many.
-pub(super) const FEW_ROWS: usize = 4;
 /// Rows of a panel of unpacked weights.
 pub(super) const ROWS: usize = 8;
 /// Panels that are unpacked side by side: so often tokens are found in the first-level cache.
@@ -25,14 +23,14 @@ pub(super) type Acc = [[f32; ROWS]; TOKENS];
 
 /// Fills `out` (rows are tokens, columns weight rows).
 ///
-/// `one(rows, token)` gives four outputs of one token. `many(panels, tokens, acc)` adds to `acc[p][i]`
-/// the outputs of the rows `panels[p]` for the i-th of the tokens, and anything to the rest of `acc`, which
-/// is up to the next multiple of [`STEP`]. At the edges the last row is repeated and the surplus
-/// dropped: what an output is does not depend on its neighbours.
+/// `one(rows, token)` gives the outputs of `F` rows for one token. `many(panels, tokens, acc)` adds to
+/// `acc[p][i]` the outputs of the rows `panels[p]` for the i-th of the tokens, and anything to the rest of
+/// `acc`, which goes up to the next multiple of [`STEP`]. At the edges the last row is repeated and the
+/// surplus dropped: what an output is does not depend on its neighbours.
 #[inline(always)]
-pub(super) fn cover(
+pub(super) fn cover<const F: usize>(
     out: &mut Tile<'_, f32>,
-    one: impl Fn([usize; FEW_ROWS], usize) -> [f32; FEW_ROWS],
+    one: impl Fn([usize; F], usize) -> [f32; F],
     many: impl Fn(&[[usize; ROWS]], Range<usize>, &mut [&mut [[f32; ROWS]]; PANELS]),
 ) {
     let (rows, tokens) = (out.cols(), out.rows());
@@ -43,7 +41,7 @@ pub(super) fn cover(
     for first in tokens.clone().step_by(TOKENS) {
         let n = TOKENS.min(tokens.end - first);
         if n < MANY {
-            for row in rows.clone().step_by(FEW_ROWS) {
+            for row in rows.clone().step_by(F) {
                 let these = array::from_fn(|i| (row + i).min(rows.end - 1));
                 for token in first..first + n {
                     put(out, token, row, &one(these, token));
