@@ -2,7 +2,7 @@
 
 use crate::cross::{self, Target};
 use crate::sh::{self, Failure, Outcome};
-use crate::{aarch64, bare, model, size, tidy};
+use crate::{aarch64, bare, model, setup, size, tidy};
 use core::time::Duration;
 use std::ffi::OsString;
 use std::process::Command;
@@ -36,6 +36,11 @@ struct Step {
 
 /// Cheap steps first, so that a slip is reported in seconds.
 const STEPS: &[Step] = &[
+    Step {
+        name: "setup",
+        help: "install what is missing, so that this command is all it takes",
+        run: install,
+    },
     Step { name: "tidy", help: "the house rules", run: |_| tidy::check() },
     Step { name: "fmt", help: "formatting", run: fmt },
     Step { name: "clippy", help: "lints, warnings are errors", run: clippy },
@@ -134,6 +139,15 @@ fn warn_without_model(options: &Options) {
             "\n*** --no-model: THE TESTS ON THE REAL MODEL ARE LEFT OUT. This is not what CI runs. ***"
         );
     }
+}
+
+/// Offline nothing can be fetched: the steps themselves say what they lack.
+fn install(options: &Options) -> Outcome {
+    if options.no_model {
+        eprintln!("--no-model: nothing is installed");
+        return Ok(());
+    }
+    setup::main(Vec::new())
 }
 
 fn fmt(_: &Options) -> Outcome {

@@ -77,6 +77,8 @@ pub struct Built {
     pub bytes: u64,
     /// The same program with its symbols.
     pub symbols: PathBuf,
+    /// How it was built: sizes are comparable within a route.
+    pub route: Route,
 }
 
 /// The task.
@@ -158,7 +160,7 @@ pub fn build(target: Target, asked: Option<&str>) -> Outcome<Built> {
     fs::copy(&linked, &binary).context(format_args!("cannot write {}", binary.display()))?;
     fs::write(&binary, &stripped).context(format_args!("cannot write {}", binary.display()))?;
     eprintln!("cross: static, no interpreter, no dynamic section");
-    Ok(Built { binary, bytes: stripped.len() as u64, symbols })
+    Ok(Built { binary, bytes: stripped.len() as u64, symbols, route })
 }
 
 #[cfg(test)]
