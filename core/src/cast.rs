@@ -36,7 +36,7 @@ unsafe impl Pod for crate::ops::BlockQ32 {}
 unsafe impl Pod for crate::ops::BlockQ256 {}
 
 const _: () = assert!(size_of::<crate::ops::BlockQ32>() == 72);
-const _: () = assert!(size_of::<crate::ops::BlockQ256>() == 548);
+const _: () = assert!(size_of::<crate::ops::BlockQ256>() == 568);
 
 /// The bytes as values of `T`; `None` if their address or length does not fit.
 #[inline]

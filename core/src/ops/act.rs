@@ -27,10 +27,32 @@ pub struct BlockQ256 {
     pub d: f32,
     /// Sums of the quantised values over runs of 16.
     pub sums: [i16; 16],
+    /// Coarse: the largest sum of magnitudes of a run of 16, which bounds the products with it.
+    pub most_of_16: u32,
+    /// Coarse: the sums over runs of 32 in planes as [`planes`] makes them, eight low ones, then the high.
+    pub sums_of_32: [i8; 16],
     /// Low plane.
     pub lo: [i8; 256],
     /// High plane.
     pub hi: [i8; 256],
+}
+
+impl BlockQ256 {
+    /// Fills what follows from the low plane and the sums; zeros where activations are fine.
+    pub(crate) fn summarize(&mut self, precision: Precision) {
+        (self.most_of_16, self.sums_of_32) = (0, [0; 16]);
+        if precision == Precision::Fine {
+            return;
+        }
+        for run in self.lo.as_chunks::<16>().0 {
+            let magnitudes = run.iter().map(|q| u32::from(q.unsigned_abs())).sum();
+            self.most_of_16 = self.most_of_16.max(magnitudes);
+        }
+        let (low, high) = self.sums_of_32.split_at_mut(8);
+        for ((pair, low), high) in self.sums.as_chunks::<2>().0.iter().zip(low).zip(high) {
+            (*low, *high) = planes(pair[0] + pair[1], Precision::Fine);
+        }
+    }
 }
 
 /// The planes of a quantised value: `q = 128 * hi + lo`. Up to 127 in magnitude it is all `lo`.

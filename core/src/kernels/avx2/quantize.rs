@@ -36,6 +36,7 @@ pub(super) fn q256(x: &[f32; 256], precision: Precision, out: &mut BlockQ256) {
         *sums_out = [(a + b + c + d) as i16, (e + f + g + h) as i16];
     }
     out.d = scale.d;
+    out.summarize(precision);
 }
 
 /// The largest magnitude: NaN above infinity above numbers, as `math::amax_bits`.

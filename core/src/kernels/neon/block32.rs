@@ -15,6 +15,13 @@ const TOKENS: usize = STEP;
 /// Rows of the form for few tokens: activations are loaded once for so many.
 const FEW_ROWS: usize = 8;
 
+/// A weight type as the driver sees it: functions, so that only they exist once a type.
+struct Type<D> {
+    few: fn(D, [&[u8]; FEW_ROWS], &[BlockQ32], bool) -> [f32; FEW_ROWS],
+    /// Unpacks block `b` of the rows.
+    unpack: fn(&mut Panel, &[&[u8]; ROWS], usize),
+}
+
 /// `out[token][row] = w[row] . x[token]` for the rectangle of `out`.
 pub(super) fn matmul<B: Registers32, D: Dot>(
     d: D,
@@ -22,35 +29,26 @@ pub(super) fn matmul<B: Registers32, D: Dot>(
     input: &Input<'_>,
     out: &mut Tile<'_, f32>,
 ) {
-    match input.precision {
-        Precision::Coarse => matmul_of::<B, D, false>(d, w, input, out),
-        Precision::Fine => matmul_of::<B, D, true>(d, w, input, out),
-    }
+    drive(d, &Type { few: few::<B, D>, unpack: Panel::unpack::<B> }, w, input, out);
 }
 
-fn matmul_of<B: Registers32, D: Dot, const FINE: bool>(
-    d: D,
-    w: &Matrix<'_>,
-    input: &Input<'_>,
-    out: &mut Tile<'_, f32>,
-) {
+#[inline(never)]
+fn drive<D: Dot>(d: D, ty: &Type<D>, w: &Matrix<'_>, input: &Input<'_>, out: &mut Tile<'_, f32>) {
     let blocks = w.cols() / 32;
-    let row = |row: usize| &B::blocks(w.rows_data(row..row + 1))[..blocks];
+    let fine = input.precision == Precision::Fine;
+    let row = |row: usize| w.rows_data(row..row + 1);
     cover(
         out,
-        |rows, token| few::<B, D, FINE>(d, rows.map(row), &input.q32[token * blocks..][..blocks]),
+        |rows, token| (ty.few)(d, rows.map(row), &input.q32[token * blocks..][..blocks], fine),
         |panels, tokens, acc| {
             let used = panels.len();
-            let panels: [[&[B::Raw]; ROWS]; PANELS] = array::from_fn(|p| panels[p.min(used - 1)].map(row));
+            let panels: [[&[u8]; ROWS]; PANELS] = array::from_fn(|p| panels[p.min(used - 1)].map(row));
             let x = &input.q32[tokens.start * blocks..tokens.end * blocks];
+            let mut panel = Panel::new(fine);
             for b in 0..blocks {
                 for (w, acc) in panels[..used].iter().zip(acc.iter_mut()) {
-                    let panel = Panel::of::<B>(array::from_fn(|r| &w[r][b]));
-                    if B::HAS_MIN {
-                        add_block::<D, FINE, true>(d, &panel, &x[b..], blocks, acc);
-                    } else {
-                        add_block::<D, FINE, false>(d, &panel, &x[b..], blocks, acc);
-                    }
+                    (ty.unpack)(&mut panel, w, b);
+                    add_block(d, &panel, &x[b..], blocks, acc);
                 }
             }
         },
@@ -61,13 +59,8 @@ fn matmul_of<B: Registers32, D: Dot, const FINE: bool>(
 ///
 /// Integer sums run on from block to block, and a block's is the difference to the one before:
 /// exact modulo 2^32, and cheaper than a fresh start for every row.
-#[inline(never)]
-fn few<B: Registers32, D: Dot, const FINE: bool>(
-    d: D,
-    w: [&[B::Raw]; FEW_ROWS],
-    x: &[BlockQ32],
-) -> [f32; FEW_ROWS] {
-    let w = w.map(|row| &row[..x.len()]);
+fn few<B: Registers32, D: Dot>(d: D, w: [&[u8]; FEW_ROWS], x: &[BlockQ32], fine: bool) -> [f32; FEW_ROWS] {
+    let w = w.map(|row| &B::blocks(row)[..x.len()]);
     let zero = vdupq_n_s32(0);
     let mut surplus = [zero; 2];
     let mut quads = [Quad { sums: [[zero; 4]; 2], before: zero, acc: vdupq_n_f32(0.0) }; 2];
@@ -79,14 +72,14 @@ fn few<B: Registers32, D: Dot, const FINE: bool>(
             let offset = [vdupq_n_s8(-B::OFFSET); 2];
             surplus[0] = two(d, surplus[0], offset, lo);
             more = sum_each([surplus[0]; 4]);
-            if FINE {
+            if fine {
                 surplus[1] = two(d, surplus[1], offset, hi);
                 more = vaddq_s32(more, vshlq_n_s32::<7>(sum_each([surplus[1]; 4])));
             }
         }
         // Twice by hand: as a loop it would keep the sums in memory.
-        quads[0].add::<B, D, FINE>(d, array::from_fn(|r| &w[r][b]), x, [lo, hi], more);
-        quads[1].add::<B, D, FINE>(d, array::from_fn(|r| &w[4 + r][b]), x, [lo, hi], more);
+        quads[0].add::<B, D>(d, array::from_fn(|r| &w[r][b]), x, [lo, hi], more, fine);
+        quads[1].add::<B, D>(d, array::from_fn(|r| &w[4 + r][b]), x, [lo, hi], more, fine);
     }
     let mut out = [0.0; FEW_ROWS];
     out.as_chunks_mut().0.iter_mut().zip(quads).for_each(|(out, quad)| store_f32(out, quad.acc));
@@ -106,23 +99,24 @@ struct Quad {
 impl Quad {
     /// Adds a block of each row; `more` runs on too and is part of every row's sum.
     #[inline(always)]
-    fn add<B: Registers32, D: Dot, const FINE: bool>(
+    fn add<B: Registers32, D: Dot>(
         &mut self,
         d: D,
         w: [&B::Raw; 4],
         x: &BlockQ32,
         planes: [[int8x16_t; 2]; 2],
         more: int32x4_t,
+        fine: bool,
     ) {
         for (r, raw) in w.into_iter().enumerate() {
             let q = B::quants(raw);
             self.sums[0][r] = two(d, self.sums[0][r], q, planes[0]);
-            if FINE {
+            if fine {
                 self.sums[1][r] = two(d, self.sums[1][r], q, planes[1]);
             }
         }
         let mut now = sum_each(self.sums[0]);
-        if FINE {
+        if fine {
             now = vaddq_s32(now, vshlq_n_s32::<7>(sum_each(self.sums[1])));
         }
         if B::OFFSET != 0 {
@@ -158,52 +152,33 @@ struct Panel {
     q: [[[i8; 16]; 2]; 8],
     d: [[f32; 4]; 2],
     m: [[f32; 4]; 2],
+    /// Whether there are minima.
+    has_min: bool,
+    /// Whether activations are fine.
+    fine: bool,
 }
 
 impl Panel {
-    #[inline(always)]
-    fn of<B: Registers32>(w: [&B::Raw; ROWS]) -> Self {
-        let mut panel = Panel { q: [[[0; 16]; 2]; 8], d: [[0.0; 4]; 2], m: [[0.0; 4]; 2] };
+    /// Nothing yet, for activations that are fine or not.
+    fn new(fine: bool) -> Self {
+        Panel { q: [[[0; 16]; 2]; 8], d: [[0.0; 4]; 2], m: [[0.0; 4]; 2], has_min: false, fine }
+    }
+
+    /// Takes block `b` of every row.
+    fn unpack<B: Registers32>(&mut self, rows: &[&[u8]; ROWS], b: usize) {
+        self.has_min = B::HAS_MIN;
         for part in 0..2 {
-            let rows: [&B::Raw; 4] = array::from_fn(|r| w[4 * part + r]);
+            let rows: [&B::Raw; 4] = array::from_fn(|r| &B::blocks(rows[4 * part + r])[b]);
             let q = rows.map(|raw| B::quants(raw).map(|q| vsubq_s8(q, vdupq_n_s8(B::OFFSET))));
             for half in 0..2 {
                 for (j, group) in interleave(q.map(|q| q[half])).into_iter().enumerate() {
-                    store_i8(&mut panel.q[4 * half + j][part], group);
+                    store_i8(&mut self.q[4 * half + j][part], group);
                 }
             }
             let scales = rows.map(B::scales);
-            store_f32(&mut panel.d[part], widen_f16(scales.map(|s| s[0])));
+            store_f32(&mut self.d[part], widen_f16(scales.map(|s| s[0])));
             if B::HAS_MIN {
-                store_f32(&mut panel.m[part], widen_f16(scales.map(|s| s[1])));
-            }
-        }
-        panel
-    }
-}
-
-/// Adds a block of eight rows times that of all tokens: token i's is `x[i * stride]`. The last is
-/// repeated until `acc` is full.
-#[inline(never)]
-fn add_block<D: Dot, const FINE: bool, const MIN: bool>(
-    d: D,
-    panel: &Panel,
-    x: &[BlockQ32],
-    stride: usize,
-    acc: &mut [[f32; ROWS]],
-) {
-    let mut tokens = Tokens::new(x, stride);
-    for acc in acc.as_chunks_mut::<TOKENS>().0 {
-        let x = tokens.next();
-        let sums = products::<D, FINE>(d, panel, x);
-        for t in 0..TOKENS {
-            for (part, acc) in acc[t].as_chunks_mut::<4>().0.iter_mut().enumerate() {
-                let scale = vmulq_f32(load_f32(&panel.d[part]), vdupq_n_f32(x[t].d));
-                let mut sum = vfmaq_f32(load_f32(acc), scale, sums[t][part]);
-                if MIN {
-                    sum = vfmaq_f32(sum, load_f32(&panel.m[part]), vdupq_n_f32(x[t].s));
-                }
-                store_f32(acc, sum);
+                store_f32(&mut self.m[part], widen_f16(scales.map(|s| s[1])));
             }
         }
     }
@@ -213,25 +188,42 @@ fn add_block<D: Dot, const FINE: bool, const MIN: bool>(
 /// f32 that is as much larger than this. The subtraction then is exact, and cheaper than a conversion.
 pub(super) const FLOAT: f32 = 12_582_912.0;
 
-/// `(f32) sum of q * x` of each row and token.
-#[inline(always)]
-fn products<D: Dot, const FINE: bool>(
-    d: D,
-    panel: &Panel,
-    x: [&BlockQ32; TOKENS],
-) -> [[float32x4_t; 2]; TOKENS] {
-    if FINE {
-        let mut sums = [[vdupq_n_s32(0); 2]; TOKENS];
-        plane(d, panel, x.map(|x| &x.hi), &mut sums);
-        let mut sums = sums.map(|rows| rows.map(vshlq_n_s32::<7>));
-        plane(d, panel, x.map(|x| &x.lo), &mut sums);
-        sums.map(|rows| rows.map(vcvtq_f32_s32))
-    } else {
-        // At most 32 * 128 * 128 in magnitude.
-        let start = vdupq_n_f32(FLOAT);
-        let mut sums = [[vreinterpretq_s32_f32(start); 2]; TOKENS];
-        plane(d, panel, x.map(|x| &x.lo), &mut sums);
-        sums.map(|rows| rows.map(|sum| vsubq_f32(vreinterpretq_f32_s32(sum), start)))
+/// Adds a block of eight rows times that of all tokens: token i's is `x[i * stride]`. The last is
+/// repeated until `acc` is full.
+#[inline(never)]
+fn add_block<D: Dot>(d: D, panel: &Panel, x: &[BlockQ32], stride: usize, acc: &mut [[f32; ROWS]]) {
+    let mut tokens = Tokens::new(x, stride);
+    let start = vdupq_n_f32(FLOAT);
+    for acc in acc.as_chunks_mut::<TOKENS>().0 {
+        let x: [&BlockQ32; TOKENS] = tokens.next();
+        let sums = if panel.fine {
+            let mut sums = [[vdupq_n_s32(0); 2]; TOKENS];
+            let mut planes = [x.map(|x| &x.hi), x.map(|x| &x.lo)].into_iter();
+            // A loop of two, so that the code is there once.
+            while let Some(x) = planes.next() {
+                plane(d, panel, x, &mut sums);
+                if planes.len() > 0 {
+                    sums = sums.map(|rows| rows.map(vshlq_n_s32::<7>));
+                }
+            }
+            sums.map(|rows| rows.map(vcvtq_f32_s32))
+        } else {
+            // At most 32 * 128 * 128 in magnitude.
+            let mut sums = [[vreinterpretq_s32_f32(start); 2]; TOKENS];
+            plane(d, panel, x.map(|x| &x.lo), &mut sums);
+            sums.map(|rows| rows.map(|sum| vsubq_f32(vreinterpretq_f32_s32(sum), start)))
+        };
+        let scales = [load_f32(&panel.d[0]), load_f32(&panel.d[1])];
+        for t in 0..TOKENS {
+            for (part, acc) in acc[t].as_chunks_mut::<4>().0.iter_mut().enumerate() {
+                let scale = vmulq_f32(scales[part], vdupq_n_f32(x[t].d));
+                let mut sum = vfmaq_f32(load_f32(acc), scale, sums[t][part]);
+                if panel.has_min {
+                    sum = vfmaq_f32(sum, load_f32(&panel.m[part]), vdupq_n_f32(x[t].s));
+                }
+                store_f32(acc, sum);
+            }
+        }
     }
 }
 

@@ -9,6 +9,7 @@ mod dot;
 pub(crate) mod elementwise;
 mod float;
 mod panel;
+mod panel256;
 mod quantize;
 mod unpack256;
 mod unpack32;

@@ -23,15 +23,27 @@ pub(crate) fn quantize_q32(x: &[f32; 32], precision: Precision, out: &mut BlockQ
 /// One block of 256, section 4 of the contract.
 pub(crate) fn quantize_q256(x: &[f32; 256], precision: Precision, out: &mut BlockQ256) {
     let scale = scale(x, precision);
+    let mut most = 0;
     for (i, x) in x.as_chunks::<16>().0.iter().enumerate() {
         let q = sixteen(x, scale.inv);
         // 16 * 2047 fits an i16.
         out.sums[i] = vaddvq_s16(vaddq_s16(q[0], q[1]));
+        let magnitudes = vaddvq_s16(vaddq_s16(vabsq_s16(q[0]), vabsq_s16(q[1])));
+        most = most.max(magnitudes);
         let (lo, hi) = planes(q, precision);
         store_i8(&mut out.lo.as_chunks_mut().0[i], lo);
         store_i8(&mut out.hi.as_chunks_mut().0[i], hi);
     }
     out.d = scale.d;
+    (out.most_of_16, out.sums_of_32) = (0, [0; 16]);
+    if precision == Precision::Coarse {
+        out.most_of_16 = most as u32; // not negative
+        let sums = out.sums.as_chunks().0;
+        let sums = vpaddq_s16(load_i16(&sums[0]), load_i16(&sums[1]));
+        let hi = vrshrq_n_s16::<7>(sums);
+        let lo = vsubq_s16(sums, vshlq_n_s16::<7>(hi));
+        store_i8(&mut out.sums_of_32, vcombine_s8(vmovn_s16(lo), vmovn_s16(hi)));
+    }
 }
 
 /// `Scale::of` for whole registers.

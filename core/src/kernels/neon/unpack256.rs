@@ -9,6 +9,10 @@ use crate::quant::block256::{Block256, Iq4Xs, Q2K, Q3K, Q4K, Q5K, Q6K};
 pub(super) trait Registers256: Block256 {
     /// Whether sub-blocks have 32 weights, not 16.
     const WIDE: bool;
+    /// Sub-blocks as the kernel for many tokens takes them: 8 of 32 or 16 of 16.
+    const SUBS: usize;
+    /// Whether their sums fit an i16, see `panel256`.
+    const NARROW: bool;
     /// What [`Registers256::half`] has too much: taking it off a sum can be cheaper than off each.
     const OFFSET: i8;
 
@@ -67,6 +71,8 @@ fn runs(a: uint8x16_t, b: uint8x16_t) -> [uint8x16_t; 4] {
 
 impl Registers256 for Q2K {
     const WIDE: bool = false;
+    const SUBS: usize = 16;
+    const NARROW: bool = true;
     const OFFSET: i8 = 0;
 
     #[inline(always)]
@@ -92,6 +98,8 @@ impl Registers256 for Q2K {
 
 impl Registers256 for Q3K {
     const WIDE: bool = false;
+    const SUBS: usize = 16;
+    const NARROW: bool = true;
     const OFFSET: i8 = 4;
 
     #[inline(always)]
@@ -147,6 +155,8 @@ fn words(bytes: &[u8; 12]) -> [u32; 3] {
 
 impl Registers256 for Q4K {
     const WIDE: bool = true;
+    const SUBS: usize = 8;
+    const NARROW: bool = true;
     const OFFSET: i8 = 0;
 
     #[inline(always)]
@@ -177,6 +187,8 @@ impl Registers256 for Q4K {
 
 impl Registers256 for Q5K {
     const WIDE: bool = true;
+    const SUBS: usize = 16;
+    const NARROW: bool = true;
     const OFFSET: i8 = 0;
 
     #[inline(always)]
@@ -222,6 +234,8 @@ impl Registers256 for Q5K {
 
 impl Registers256 for Q6K {
     const WIDE: bool = false;
+    const SUBS: usize = 16;
+    const NARROW: bool = true;
     const OFFSET: i8 = 32;
 
     #[inline(always)]
@@ -263,6 +277,8 @@ fn fields(packed: u64, bits: u32) -> u64 {
 
 impl Registers256 for Iq4Xs {
     const WIDE: bool = true;
+    const SUBS: usize = 8;
+    const NARROW: bool = false;
     const OFFSET: i8 = 0;
 
     #[inline(always)]

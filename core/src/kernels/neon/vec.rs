@@ -40,6 +40,7 @@ registers! {
     vreinterpretq_f32_s32(v: int32x4_t) -> float32x4_t;
     vreinterpretq_f32_u32(v: uint32x4_t) -> float32x4_t;
     vreinterpretq_s32_s16(v: int16x8_t) -> int32x4_t;
+    vreinterpretq_s16_s32(v: int32x4_t) -> int16x8_t;
     vreinterpretq_s16_s64(v: arm::int64x2_t) -> int16x8_t;
     vreinterpretq_s8_s64(v: arm::int64x2_t) -> int8x16_t;
     vreinterpretq_s64_s32(v: int32x4_t) -> arm::int64x2_t;
@@ -91,6 +92,8 @@ registers! {
     vsubq_s16(a: int16x8_t, b: int16x8_t) -> int16x8_t;
     vpaddq_s16(a: int16x8_t, b: int16x8_t) -> int16x8_t;
     vaddvq_s16(a: int16x8_t) -> i16;
+    vabsq_s16(a: int16x8_t) -> int16x8_t;
+    vuzp1q_s16(a: int16x8_t, b: int16x8_t) -> int16x8_t;
     vshlq_n_s16<N>(a: int16x8_t) -> int16x8_t;
     vrshrq_n_s16<N>(a: int16x8_t) -> int16x8_t;
 
@@ -193,6 +196,26 @@ fn fcvtl(bits: arm::uint16x4_t) -> float32x4_t {
         );
     }
     wide
+}
+
+/// Registers that start as `zero`, loaded anew each time: where the vector units are what limits, a
+/// load is cheaper than to clear or to copy a register.
+#[inline(always)]
+pub(super) fn load_fresh<const N: usize>(zero: &[i32; 8]) -> [[int32x4_t; 2]; N] {
+    core::array::from_fn(|_| {
+        let (a, b): (int32x4_t, int32x4_t);
+        // SAFETY: reads exactly the array; NEON as above. Not `pure`: it must not be shared.
+        unsafe {
+            asm!(
+                "ldp {a:q}, {b:q}, [{from}]",
+                a = lateout(vreg) a,
+                b = lateout(vreg) b,
+                from = in(reg) zero.as_ptr(),
+                options(readonly, nostack, preserves_flags),
+            );
+        }
+        [a, b]
+    })
 }
 
 /// 16 bytes in two halves.

@@ -20,6 +20,7 @@ pub(crate) fn quantize_q256(x: &[f32; 256], precision: Precision, out: &mut Bloc
         *sum = q.iter().sum();
     }
     split(&q, precision, &mut out.lo, &mut out.hi);
+    out.summarize(precision);
 }
 
 fn split(q: &[i16], precision: Precision, lo: &mut [i8], hi: &mut [i8]) {
