@@ -15,6 +15,8 @@ pub mod cast;
 pub mod chat;
 pub mod config;
 pub mod forward;
+#[cfg(all(target_arch = "aarch64", target_feature = "neon"))]
+mod fused;
 pub mod gguf;
 mod kernels;
 pub mod kv;

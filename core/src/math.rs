@@ -8,8 +8,19 @@
 /// (Boldo and Melquiond, "Emulation of a FMA and correctly rounded sums", 2008): f64 keeps
 /// more than two bits beyond f32, so that the final rounding to f32, subnormals included,
 /// is the only one that counts. `libm::fmaf` rounds twice for subnormal results.
+/// Where every CPU of the target has the instruction, it is that.
 #[inline(always)]
 pub fn fma(a: f32, b: f32, c: f32) -> f32 {
+    #[cfg(all(target_arch = "aarch64", target_feature = "neon"))]
+    return crate::fused::fma(a, b, c);
+    #[cfg(not(all(target_arch = "aarch64", target_feature = "neon")))]
+    soft_fma(a, b, c)
+}
+
+/// [`fma`] without the instruction.
+#[cfg_attr(all(target_arch = "aarch64", target_feature = "neon"), allow(dead_code))]
+#[inline(always)]
+fn soft_fma(a: f32, b: f32, c: f32) -> f32 {
     let product = f64::from(a) * f64::from(b);
     let c = f64::from(c);
     let sum = product + c;
@@ -260,11 +271,13 @@ mod tests {
                 c = (-(f32::from_bits(a) * f32::from_bits(b))).to_bits() ^ (next() & 3);
             }
             let (a, b, c) = (f32::from_bits(a), f32::from_bits(b), f32::from_bits(c));
-            let (ours, theirs) = (fma(a, b, c), a.mul_add(b, c));
-            assert!(
-                ours.to_bits() == theirs.to_bits() || ours.is_nan() && theirs.is_nan(),
-                "fma({a:e}, {b:e}, {c:e}) = {ours:e}, expected {theirs:e}"
-            );
+            let theirs = a.mul_add(b, c);
+            for ours in [fma(a, b, c), soft_fma(a, b, c)] {
+                assert!(
+                    ours.to_bits() == theirs.to_bits() || ours.is_nan() && theirs.is_nan(),
+                    "fma({a:e}, {b:e}, {c:e}) = {ours:e}, expected {theirs:e}"
+                );
+            }
         }
     }
 
@@ -276,7 +289,7 @@ mod tests {
         let b = (1.0 - 2f32.powi(-23)) * 2f32.powi(-75);
         let c = 2f32.powi(-128) + 2f32.powi(-149);
         let twice = (f64::from(a) * f64::from(b) + f64::from(c)) as f32;
-        assert_eq!(fma(a, b, c), c);
+        assert_eq!([fma(a, b, c), soft_fma(a, b, c)], [c; 2]);
         assert_eq!(a.mul_add(b, c), c);
         assert_eq!(twice, c.next_up());
     }

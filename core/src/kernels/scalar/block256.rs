@@ -2,21 +2,37 @@
 
 use super::dot::{Wide, dots};
 use super::fma::fma_each;
-use super::panel::cover;
+use super::panel::{ROWS, cover};
 use crate::ops::{BlockQ256, Input};
 use crate::par::Tile;
 use crate::quant::block256::{Block256, Parts256};
 use crate::weights::Matrix;
 
+/// What differs from type to type: how block `b` of a row is unpacked, and whether it has minima.
+#[derive(Clone, Copy)]
+struct Type {
+    unpack: fn(row: &[u8], b: usize, out: &mut Parts256),
+    has_min: bool,
+}
+
+fn unpack<B: Block256>(row: &[u8], b: usize, out: &mut Parts256) {
+    B::unpack(&B::blocks(row)[b], out);
+}
+
 /// `out[token][row] = w[row] . x[token]` for the rectangle of `out`.
 pub(super) fn matmul<B: Block256>(w: &Matrix<'_>, input: &Input<'_>, out: &mut Tile<'_, f32>) {
+    drive(Type { unpack: unpack::<B>, has_min: B::HAS_MIN }, w, input, out);
+}
+
+#[inline(never)]
+fn drive(ty: Type, w: &Matrix<'_>, input: &Input<'_>, out: &mut Tile<'_, f32>) {
     let blocks = w.cols() / 256;
-    let row = |row: usize| B::blocks(w.rows_data(row..row + 1));
+    let row = |row: usize| w.rows_data(row..row + 1);
     let token = |token: usize| &input.q256[token * blocks..][..blocks];
     cover(
         out,
-        |rows, tokens| panel::<B, _, _>(rows.map(row), tokens.map(token)),
-        |rows, tokens| panel::<B, _, _>(rows.map(row), tokens.map(token)),
+        |rows, tokens| panel(ty, rows.map(row), tokens.map(token)),
+        |rows, tokens| panel(ty, rows.map(row), tokens.map(token)),
     );
 }
 
@@ -35,22 +51,19 @@ fn scaled(parts: &Parts256) -> Wide<256> {
     out
 }
 
-/// The outputs of `R` rows and `T` tokens, all of the same number of blocks.
+/// The outputs of some rows and `T` tokens, all of the same number of blocks.
 #[inline(never)]
-fn panel<B: Block256, const R: usize, const T: usize>(
-    w: [&[B::Raw]; R],
-    x: [&[BlockQ256]; T],
-) -> [[f32; R]; T] {
-    let blocks = w[0].len();
-    let (w, x) = (w.map(|row| &row[..blocks]), x.map(|token| &token[..blocks]));
-    let mut acc = [[0.0; R]; T];
+fn panel<const T: usize>(ty: Type, w: [&[u8]; ROWS], x: [&[BlockQ256]; T]) -> [[f32; ROWS]; T] {
+    let blocks = x[0].len();
+    let x = x.map(|token| &token[..blocks]);
+    let mut acc = [[0.0; ROWS]; T];
     let mut parts = Parts256::ZERO;
-    let mut q = [Wide::ZERO; R];
-    let mut mins = [Wide::ZERO; R];
-    let (mut dw, mut dmin) = ([0.0; R], [0.0; R]);
+    let mut q = [Wide::ZERO; ROWS];
+    let mut mins = [Wide::ZERO; ROWS];
+    let (mut dw, mut dmin) = ([0.0; ROWS], [0.0; ROWS]);
     for b in 0..blocks {
-        for r in 0..R {
-            B::unpack(&w[r][b], &mut parts);
+        for r in 0..ROWS {
+            (ty.unpack)(w[r], b, &mut parts);
             q[r] = scaled(&parts);
             mins[r] = Wide(parts.mins.map(i16::from));
             (dw[r], dmin[r]) = (parts.d, parts.dmin);
@@ -59,7 +72,7 @@ fn panel<B: Block256, const R: usize, const T: usize>(
             let x = &x[t][b];
             let sums = dots::<32, _, _>(&q, &Wide::from_planes(&x.lo, &x.hi));
             fma_each(&dw.map(|d| d * x.d), &sums.map(|sum| sum as f32), &mut acc[t]);
-            if B::HAS_MIN {
+            if ty.has_min {
                 let min_sums = dots::<16, _, _>(&mins, &Wide(x.sums));
                 fma_each(&dmin.map(|d| -(d * x.d)), &min_sums.map(|sum| sum as f32), &mut acc[t]);
             }

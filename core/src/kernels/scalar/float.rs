@@ -2,7 +2,7 @@
 //! Must not know blocks.
 
 use super::fma::fma_each;
-use super::panel::cover;
+use super::panel::{ROWS, cover};
 use crate::math::{LANES, fma, fold16};
 use crate::ops::Input;
 use crate::par::Tile;
@@ -72,36 +72,46 @@ impl Float for Bf16 {
     }
 }
 
+/// How elements `from..` of a row, at most [`LANES`] of them, are widened.
+type Widen = fn(row: &[u8], from: usize, out: &mut [f32]);
+
+fn widen<F: Float>(row: &[u8], from: usize, out: &mut [f32]) {
+    out.iter_mut().zip(&F::elements(row)[from..]).for_each(|(out, raw)| *out = F::widen(*raw));
+}
+
 /// `out[token][row] = w[row] . x[token]` for the rectangle of `out`.
 pub(super) fn matmul<F: Float>(w: &Matrix<'_>, input: &Input<'_>, out: &mut Tile<'_, f32>) {
+    drive(widen::<F>, w, input, out);
+}
+
+#[inline(never)]
+fn drive(widen: Widen, w: &Matrix<'_>, input: &Input<'_>, out: &mut Tile<'_, f32>) {
     let k = w.cols();
-    let row = |row: usize| F::elements(w.rows_data(row..row + 1));
+    let row = |row: usize| w.rows_data(row..row + 1);
     let token = |token: usize| &input.x[token * k..][..k];
     cover(
         out,
-        |rows, tokens| panel::<F, _, _>(rows.map(row), tokens.map(token)),
-        |rows, tokens| panel::<F, _, _>(rows.map(row), tokens.map(token)),
+        |rows, tokens| panel(widen, rows.map(row), tokens.map(token)),
+        |rows, tokens| panel(widen, rows.map(row), tokens.map(token)),
     );
 }
 
-/// The outputs of `R` rows and `T` tokens, all of the same length.
+/// The outputs of some rows and `T` tokens, all of the same length.
 #[inline(never)]
-fn panel<F: Float, const R: usize, const T: usize>(w: [&[F::Raw]; R], x: [&[f32]; T]) -> [[f32; R]; T] {
-    let k = w[0].len();
-    let (w, x) = (w.map(|row| &row[..k]), x.map(|token| &token[..k]));
-    let mut lanes = [[[0.0; LANES]; R]; T];
-    for c in 0..k / LANES {
-        for r in 0..R {
-            let w = w[r].as_chunks::<LANES>().0[c].map(F::widen);
+fn panel<const T: usize>(widen: Widen, w: [&[u8]; ROWS], x: [&[f32]; T]) -> [[f32; ROWS]; T] {
+    let k = x[0].len();
+    let mut lanes = [[[0.0; LANES]; ROWS]; T];
+    let mut wide = [0.0; LANES];
+    for from in (0..k).step_by(LANES) {
+        let n = LANES.min(k - from);
+        for r in 0..ROWS {
+            widen(w[r], from, &mut wide[..n]);
             for t in 0..T {
-                fma_each(&w, &x[t].as_chunks::<LANES>().0[c], &mut lanes[t][r]);
-            }
-        }
-    }
-    for (j, i) in (k / LANES * LANES..k).enumerate() {
-        for r in 0..R {
-            for t in 0..T {
-                lanes[t][r][j] = fma(F::widen(w[r][i]), x[t][i], lanes[t][r][j]);
+                let (x, lanes) = (&x[t][from..from + n], &mut lanes[t][r]);
+                match x.as_array::<LANES>() {
+                    Some(x) => fma_each(&wide, x, lanes),
+                    None => x.iter().enumerate().for_each(|(j, x)| lanes[j] = fma(wide[j], *x, lanes[j])),
+                }
             }
         }
     }

@@ -10,6 +10,11 @@ use crate::math;
 /// function if there is one, or if a result is so small that its half-way points lie elsewhere.
 #[inline(always)]
 pub(super) fn fma_each<const N: usize>(a: &[f32; N], b: &[f32; N], c: &mut [f32; N]) {
+    if cfg!(all(target_arch = "aarch64", target_feature = "neon")) {
+        // One instruction each.
+        c.iter_mut().zip(a).zip(b).for_each(|((c, a), b)| *c = math::fma(*a, *b, *c));
+        return;
+    }
     let mut once = [0.0; N];
     let mut doubt = 0;
     for i in 0..N {
