@@ -159,7 +159,8 @@ fn the_exponential_is_the_same_over_a_dense_sample() {
 fn quantised_blocks_are_the_same() {
     let mut random = Random(19);
     let zero32 = BlockQ32 { d: 9.0, s: 9.0, lo: [9; 32], hi: [9; 32] };
-    let zero256 = BlockQ256 { d: 9.0, sums: [9; 16], most_of_16: 9, sums_of_32: [9; 16], lo: [9; 256], hi: [9; 256] };
+    let zero256 =
+        BlockQ256 { d: 9.0, sums: [9; 16], most_of_16: 9, sums_of_32: [9; 16], lo: [9; 256], hi: [9; 256] };
     for round in 0..400 {
         let mut x = vector(512, FILLS[round % 6], &mut random);
         if round % 7 == 0 {

@@ -127,7 +127,17 @@ fn every_quantisation_has_the_bits_of_the_contract() {
         all_isas().into_iter().flat_map(|isa| [(isa, Precision::Coarse), (isa, Precision::Fine)])
     {
         let mut q32 = vec![BlockQ32 { d: 9.0, s: 9.0, lo: [9; 32], hi: [9; 32] }; x.len() / 32];
-        let mut q256 = vec![BlockQ256 { d: 9.0, sums: [9; 16], most_of_16: 9, sums_of_32: [9; 16], lo: [9; 256], hi: [9; 256] }; x.len() / 256];
+        let mut q256 = vec![
+            BlockQ256 {
+                d: 9.0,
+                sums: [9; 16],
+                most_of_16: 9,
+                sums_of_32: [9; 16],
+                lo: [9; 256],
+                hi: [9; 256]
+            };
+            x.len() / 256
+        ];
         ops::quantize_q32(isa, precision, &x, &mut q32);
         ops::quantize_q256(isa, precision, &x, &mut q256);
         let case = |i| (isa.name(), precision, i);

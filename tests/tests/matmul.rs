@@ -96,7 +96,8 @@ fn vectors(tokens: usize, k: usize, random: &mut Random) -> Vec<f32> {
 fn forms(ty: WeightType, precision: Precision, x: &[f32]) -> (Vec<BlockQ32>, Vec<BlockQ256>) {
     let forms = Forms::of(ty);
     let zero32 = BlockQ32 { d: 9.0, s: 9.0, lo: [9; 32], hi: [9; 32] };
-    let zero256 = BlockQ256 { d: 9.0, sums: [9; 16], most_of_16: 9, sums_of_32: [9; 16], lo: [9; 256], hi: [9; 256] };
+    let zero256 =
+        BlockQ256 { d: 9.0, sums: [9; 16], most_of_16: 9, sums_of_32: [9; 16], lo: [9; 256], hi: [9; 256] };
     let mut q32 = vec![zero32; if forms.q32 { x.len() / 32 } else { 0 }];
     let mut q256 = vec![zero256; if forms.q256 { x.len() / 256 } else { 0 }];
     if forms.q32 {

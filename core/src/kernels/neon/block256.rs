@@ -2,23 +2,28 @@
 
 use super::dot::Dot;
 use super::panel::{PANELS, ROWS, cover, sum_each};
-use super::panel256::{Panel, Spare, add_block};
+use super::panel256::{Panel, Spare, TOKENS, add_block};
 use super::unpack256::Registers256;
 use super::vec::*;
 use crate::ops::{BlockQ256, Input, Precision};
 use crate::par::Tile;
 use crate::weights::Matrix;
-use core::array;
+use core::{array, slice};
 
-/// Rows of the form for few tokens.
+/// Rows that are read side by side for one token.
 const FEW_ROWS: usize = 4;
+
+/// See [`add_block`].
+type Add<D> = fn(D, &Panel, &[BlockQ256], usize, &mut [[f32; ROWS]], &mut Spare);
 
 /// A weight type as the driver sees it: functions, so that only they exist once a type.
 struct Type<D> {
-    few: fn(D, [&[u8]; FEW_ROWS], &[BlockQ256], bool) -> [f32; FEW_ROWS],
+    /// Eight rows times one token straight from the blocks; else they are unpacked for it.
+    few: Option<fn(D, [&[u8]; ROWS], &[BlockQ256], bool) -> [f32; ROWS]>,
     /// Unpacks block `b` of the rows.
     unpack: fn(&mut Panel, &[&[u8]; ROWS], usize),
-    add: fn(D, &Panel, &[BlockQ256], usize, &mut [[f32; ROWS]], &mut Spare),
+    /// For one token and for many.
+    add: [Add<D>; 2],
 }
 
 /// `out[token][row] = w[row] . x[token]` for the rectangle of `out`.
@@ -28,12 +33,13 @@ pub(super) fn matmul<B: Registers256, D: Dot>(
     input: &Input<'_>,
     out: &mut Tile<'_, f32>,
 ) {
-    let add = match (B::SUBS, B::NARROW) {
-        (16, _) => add_block::<D, 16, true>,
-        (_, true) => add_block::<D, 8, true>,
-        (_, false) => add_block::<D, 8, false>,
+    let add: [Add<D>; 2] = match (B::SUBS, B::NARROW) {
+        (16, _) => [add_block::<D, 1, 16, true>, add_block::<D, TOKENS, 16, true>],
+        (_, true) => [add_block::<D, 1, 8, true>, add_block::<D, TOKENS, 8, true>],
+        (_, false) => [add_block::<D, 1, 8, false>, add_block::<D, TOKENS, 8, false>],
     };
-    drive(d, &Type { few: few::<B, D>, unpack: Panel::unpack::<B>, add }, w, input, out);
+    let few = (B::OFTEN && D::FAST).then_some(few::<B, D> as _);
+    drive(d, &Type { few, unpack: Panel::unpack::<B>, add }, w, input, out);
 }
 
 #[inline(never)]
@@ -43,7 +49,18 @@ fn drive<D: Dot>(d: D, ty: &Type<D>, w: &Matrix<'_>, input: &Input<'_>, out: &mu
     let row = |row: usize| w.rows_data(row..row + 1);
     cover(
         out,
-        |rows, token| (ty.few)(d, rows.map(row), &input.q256[token * blocks..][..blocks], fine),
+        |rows, token| {
+            let (rows, x) = (rows.map(row), &input.q256[token * blocks..][..blocks]);
+            if let Some(few) = ty.few {
+                return few(d, rows, x, fine);
+            }
+            let (mut panel, mut spare, mut acc) = (Panel::new(fine), Spare::ZERO, [[0.0; ROWS]]);
+            for (b, x) in x.iter().enumerate() {
+                (ty.unpack)(&mut panel, &rows, b);
+                (ty.add[0])(d, &panel, slice::from_ref(x), 1, &mut acc, &mut spare);
+            }
+            acc[0]
+        },
         |panels, tokens, acc| {
             let used = panels.len();
             let panels: [[&[u8]; ROWS]; PANELS] = array::from_fn(|p| panels[p.min(used - 1)].map(row));
@@ -52,20 +69,25 @@ fn drive<D: Dot>(d: D, ty: &Type<D>, w: &Matrix<'_>, input: &Input<'_>, out: &mu
             for b in 0..blocks {
                 for (w, acc) in panels[..used].iter().zip(acc.iter_mut()) {
                     (ty.unpack)(&mut panel, w, b);
-                    (ty.add)(d, &panel, &x[b..], blocks, acc, &mut spare);
+                    (ty.add[1])(d, &panel, &x[b..], blocks, acc, &mut spare);
                 }
             }
         },
     );
 }
 
+/// Eight rows times one token.
+fn few<B: Registers256, D: Dot>(d: D, w: [&[u8]; ROWS], x: &[BlockQ256], fine: bool) -> [f32; ROWS] {
+    let mut out = [0.0; ROWS];
+    for (w, out) in w.as_chunks().0.iter().zip(out.as_chunks_mut().0) {
+        store_f32(out, four::<B, D>(d, w, x, fine));
+    }
+    out
+}
+
 /// Four rows times one token.
-fn few<B: Registers256, D: Dot>(
-    d: D,
-    w: [&[u8]; FEW_ROWS],
-    x: &[BlockQ256],
-    fine: bool,
-) -> [f32; FEW_ROWS] {
+#[inline(always)]
+fn four<B: Registers256, D: Dot>(d: D, w: &[&[u8]; FEW_ROWS], x: &[BlockQ256], fine: bool) -> float32x4_t {
     let w = w.map(|row| &B::blocks(row)[..x.len()]);
     let mut acc = vdupq_n_f32(0.0);
     for (b, x) in x.iter().enumerate() {
@@ -89,9 +111,7 @@ fn few<B: Registers256, D: Dot>(
             acc = vfmsq_f32(acc, dmin, vcvtq_f32_s32(sum_each(mins)));
         }
     }
-    let mut out = [0.0; FEW_ROWS];
-    store_f32(&mut out, acc);
-    out
+    acc
 }
 
 /// Four integers whose sum is `sum over s of scale_s * (q . x)_s` for a row's block.

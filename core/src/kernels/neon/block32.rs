@@ -7,17 +7,15 @@ use super::vec::*;
 use crate::ops::{BlockQ32, Input, Precision};
 use crate::par::Tile;
 use crate::weights::Matrix;
-use core::array;
+use core::{array, slice};
 
 /// Tokens of the inner kernel: with two registers of rows they fill 16 of the 32 registers.
 const TOKENS: usize = STEP;
 
-/// Rows of the form for few tokens: activations are loaded once for so many.
-const FEW_ROWS: usize = 8;
-
 /// A weight type as the driver sees it: functions, so that only they exist once a type.
 struct Type<D> {
-    few: fn(D, [&[u8]; FEW_ROWS], &[BlockQ32], bool) -> [f32; FEW_ROWS],
+    /// Eight rows times one token straight from the blocks; else they are unpacked for it.
+    few: Option<fn(D, [&[u8]; ROWS], &[BlockQ32], bool) -> [f32; ROWS]>,
     /// Unpacks block `b` of the rows.
     unpack: fn(&mut Panel, &[&[u8]; ROWS], usize),
 }
@@ -29,7 +27,8 @@ pub(super) fn matmul<B: Registers32, D: Dot>(
     input: &Input<'_>,
     out: &mut Tile<'_, f32>,
 ) {
-    drive(d, &Type { few: few::<B, D>, unpack: Panel::unpack::<B> }, w, input, out);
+    let few = (B::OFTEN && D::FAST).then_some(few::<B, D> as _);
+    drive(d, &Type { few, unpack: Panel::unpack::<B> }, w, input, out);
 }
 
 #[inline(never)]
@@ -39,7 +38,18 @@ fn drive<D: Dot>(d: D, ty: &Type<D>, w: &Matrix<'_>, input: &Input<'_>, out: &mu
     let row = |row: usize| w.rows_data(row..row + 1);
     cover(
         out,
-        |rows, token| (ty.few)(d, rows.map(row), &input.q32[token * blocks..][..blocks], fine),
+        |rows, token| {
+            let (rows, x) = (rows.map(row), &input.q32[token * blocks..][..blocks]);
+            if let Some(few) = ty.few {
+                return few(d, rows, x, fine);
+            }
+            let (mut panel, mut acc) = (Panel::new(fine), [[0.0; ROWS]]);
+            for (b, x) in x.iter().enumerate() {
+                (ty.unpack)(&mut panel, &rows, b);
+                add_block::<D, 1>(d, &panel, slice::from_ref(x), 1, &mut acc);
+            }
+            acc[0]
+        },
         |panels, tokens, acc| {
             let used = panels.len();
             let panels: [[&[u8]; ROWS]; PANELS] = array::from_fn(|p| panels[p.min(used - 1)].map(row));
@@ -48,7 +58,7 @@ fn drive<D: Dot>(d: D, ty: &Type<D>, w: &Matrix<'_>, input: &Input<'_>, out: &mu
             for b in 0..blocks {
                 for (w, acc) in panels[..used].iter().zip(acc.iter_mut()) {
                     (ty.unpack)(&mut panel, w, b);
-                    add_block(d, &panel, &x[b..], blocks, acc);
+                    add_block::<D, TOKENS>(d, &panel, &x[b..], blocks, acc);
                 }
             }
         },
@@ -59,7 +69,7 @@ fn drive<D: Dot>(d: D, ty: &Type<D>, w: &Matrix<'_>, input: &Input<'_>, out: &mu
 ///
 /// Integer sums run on from block to block, and a block's is the difference to the one before:
 /// exact modulo 2^32, and cheaper than a fresh start for every row.
-fn few<B: Registers32, D: Dot>(d: D, w: [&[u8]; FEW_ROWS], x: &[BlockQ32], fine: bool) -> [f32; FEW_ROWS] {
+fn few<B: Registers32, D: Dot>(d: D, w: [&[u8]; ROWS], x: &[BlockQ32], fine: bool) -> [f32; ROWS] {
     let w = w.map(|row| &B::blocks(row)[..x.len()]);
     let zero = vdupq_n_s32(0);
     let mut surplus = [zero; 2];
@@ -81,7 +91,7 @@ fn few<B: Registers32, D: Dot>(d: D, w: [&[u8]; FEW_ROWS], x: &[BlockQ32], fine:
         quads[0].add::<B, D>(d, array::from_fn(|r| &w[r][b]), x, [lo, hi], more, fine);
         quads[1].add::<B, D>(d, array::from_fn(|r| &w[4 + r][b]), x, [lo, hi], more, fine);
     }
-    let mut out = [0.0; FEW_ROWS];
+    let mut out = [0.0; ROWS];
     out.as_chunks_mut().0.iter_mut().zip(quads).for_each(|(out, quad)| store_f32(out, quad.acc));
     out
 }
@@ -188,16 +198,22 @@ impl Panel {
 /// f32 that is as much larger than this. The subtraction then is exact, and cheaper than a conversion.
 pub(super) const FLOAT: f32 = 12_582_912.0;
 
-/// Adds a block of eight rows times that of all tokens: token i's is `x[i * stride]`. The last is
-/// repeated until `acc` is full.
+/// Adds a block of eight rows times that of all tokens, `T` at a time: token i's is `x[i * stride]`. The
+/// last is repeated until `acc` is full.
 #[inline(never)]
-fn add_block<D: Dot>(d: D, panel: &Panel, x: &[BlockQ32], stride: usize, acc: &mut [[f32; ROWS]]) {
+fn add_block<D: Dot, const T: usize>(
+    d: D,
+    panel: &Panel,
+    x: &[BlockQ32],
+    stride: usize,
+    acc: &mut [[f32; ROWS]],
+) {
     let mut tokens = Tokens::new(x, stride);
     let start = vdupq_n_f32(FLOAT);
-    for acc in acc.as_chunks_mut::<TOKENS>().0 {
-        let x: [&BlockQ32; TOKENS] = tokens.next();
+    for acc in acc.as_chunks_mut::<T>().0 {
+        let x: [&BlockQ32; T] = tokens.next();
         let sums = if panel.fine {
-            let mut sums = [[vdupq_n_s32(0); 2]; TOKENS];
+            let mut sums = [[vdupq_n_s32(0); 2]; T];
             let mut planes = [x.map(|x| &x.hi), x.map(|x| &x.lo)].into_iter();
             // A loop of two, so that the code is there once.
             while let Some(x) = planes.next() {
@@ -209,12 +225,12 @@ fn add_block<D: Dot>(d: D, panel: &Panel, x: &[BlockQ32], stride: usize, acc: &m
             sums.map(|rows| rows.map(vcvtq_f32_s32))
         } else {
             // At most 32 * 128 * 128 in magnitude.
-            let mut sums = [[vreinterpretq_s32_f32(start); 2]; TOKENS];
+            let mut sums = [[vreinterpretq_s32_f32(start); 2]; T];
             plane(d, panel, x.map(|x| &x.lo), &mut sums);
             sums.map(|rows| rows.map(|sum| vsubq_f32(vreinterpretq_f32_s32(sum), start)))
         };
         let scales = [load_f32(&panel.d[0]), load_f32(&panel.d[1])];
-        for t in 0..TOKENS {
+        for t in 0..T {
             for (part, acc) in acc[t].as_chunks_mut::<4>().0.iter_mut().enumerate() {
                 let scale = vmulq_f32(scales[part], vdupq_n_f32(x[t].d));
                 let mut sum = vfmaq_f32(load_f32(acc), scale, sums[t][part]);
@@ -229,38 +245,8 @@ fn add_block<D: Dot>(d: D, panel: &Panel, x: &[BlockQ32], stride: usize, acc: &m
 
 /// Adds the products with one plane.
 #[inline(always)]
-fn plane<D: Dot>(d: D, panel: &Panel, x: [&[i8; 32]; TOKENS], sums: &mut [[int32x4_t; 2]; TOKENS]) {
-    half_plane::<D, 0>(d, panel, x, sums);
-    half_plane::<D, 1>(d, panel, x, sums);
-}
-
-/// Adds the products of 16 columns.
-#[inline(always)]
-fn half_plane<D: Dot, const HALF: usize>(
-    d: D,
-    panel: &Panel,
-    x: [&[i8; 32]; TOKENS],
-    sums: &mut [[int32x4_t; 2]; TOKENS],
-) {
-    let x = x.map(|x| load_i8(&x.as_chunks().0[HALF]));
-    let groups: [&[[i8; 16]; 2]; 4] = array::from_fn(|j| &panel.q[4 * HALF + j]);
-    lane::<D, 0, TOKENS>(d, groups[0], x, sums);
-    lane::<D, 1, TOKENS>(d, groups[1], x, sums);
-    lane::<D, 2, TOKENS>(d, groups[2], x, sums);
-    lane::<D, 3, TOKENS>(d, groups[3], x, sums);
-}
-
-/// Adds the products of four columns: lane `L` of each token's register.
-#[inline(always)]
-pub(super) fn lane<D: Dot, const L: i32, const T: usize>(
-    d: D,
-    group: &[[i8; 16]; 2],
-    x: [int8x16_t; T],
-    sums: &mut [[int32x4_t; 2]; T],
-) {
-    let q = [load_i8(&group[0]), load_i8(&group[1])];
-    for (x, sums) in x.into_iter().zip(sums) {
-        sums[0] = d.dot_lane::<L>(sums[0], q[0], x);
-        sums[1] = d.dot_lane::<L>(sums[1], q[1], x);
+fn plane<D: Dot, const T: usize>(d: D, panel: &Panel, x: [&[i8; 32]; T], sums: &mut [[int32x4_t; 2]; T]) {
+    for (half, groups) in panel.q.as_chunks::<4>().0.iter().enumerate() {
+        d.dot_lanes(groups, x.map(|x| load_i8(&x.as_chunks().0[half])), sums);
     }
 }

@@ -1,7 +1,7 @@
 //! A block of 256 of eight rows, unpacked, and its product with many tokens.
 //! Must not know how a type packs its weights.
 
-use super::block32::{FLOAT, lane};
+use super::block32::FLOAT;
 use super::dot::Dot;
 use super::panel::{ROWS, Tokens, interleave, transpose};
 use super::unpack256::Registers256;
@@ -9,9 +9,9 @@ use super::vec::*;
 use crate::ops::BlockQ256;
 use core::array;
 
-/// Tokens of the inner kernel: with two registers of rows, and one more of each for the scaled sums,
+/// Tokens of the kernel for many: with two registers of rows, and one more of each for the scaled sums,
 /// they fill 16 of the 32 registers.
-const TOKENS: usize = 4;
+pub(super) const TOKENS: usize = 4;
 
 /// Largest sum of magnitudes of 16 activations with which the sum of products of a narrow sub-block
 /// fits an i16: weights are at most 32 in magnitude where sub-blocks have 16 (31 where two of 16 share
@@ -138,8 +138,8 @@ impl Spare {
     /// Takes coarse activations apart as fine ones are.
     #[cold]
     #[inline(never)]
-    fn split(&mut self, x: [&BlockQ256; TOKENS]) {
-        for (t, x) in x.into_iter().enumerate() {
+    fn split(&mut self, x: &[&BlockQ256]) {
+        for (t, x) in x.iter().enumerate() {
             for (i, &q) in x.lo.iter().enumerate() {
                 let (lo, hi) = crate::ops::act::planes(q.into(), crate::ops::Precision::Fine);
                 (self.lo[t][i], self.hi[t][i]) = (lo, hi);
@@ -148,9 +148,9 @@ impl Spare {
     }
 }
 
-/// Adds a block of eight rows times that of all tokens: token i's is `x[i * stride]`. The last is
-/// repeated until `acc` is full. A block has `SUBS` sub-blocks; sums of `NARROW` ones fit an i16.
-pub(super) fn add_block<D: Dot, const SUBS: usize, const NARROW: bool>(
+/// Adds a block of eight rows times that of all tokens, `T` at a time: token i's is `x[i * stride]`. The
+/// last is repeated until `acc` is full. A block has `SUBS` sub-blocks; sums of `NARROW` ones fit an i16.
+pub(super) fn add_block<D: Dot, const T: usize, const SUBS: usize, const NARROW: bool>(
     d: D,
     panel: &Panel,
     x: &[BlockQ256],
@@ -159,24 +159,24 @@ pub(super) fn add_block<D: Dot, const SUBS: usize, const NARROW: bool>(
     spare: &mut Spare,
 ) {
     let mut tokens = Tokens::new(x, stride);
-    for acc in acc.as_chunks_mut::<TOKENS>().0 {
-        let x: [&BlockQ256; TOKENS] = tokens.next();
+    for acc in acc.as_chunks_mut::<T>().0 {
+        let x: [&BlockQ256; T] = tokens.next();
         let (mut plane, mut left) = (x.map(|x| &x.lo), None);
         if panel.fine {
             (plane, left) = (x.map(|x| &x.hi), Some(plane));
         } else if NARROW && x.iter().any(|x| x.most_of_16 > CALM) {
-            spare.split(x);
-            (plane, left) = (spare.hi.each_ref(), Some(spare.lo.each_ref()));
+            spare.split(&x);
+            (plane, left) = (array::from_fn(|t| &spare.hi[t]), Some(array::from_fn(|t| &spare.lo[t])));
         }
         let mut totals = load_fresh(&panel.zero);
         loop {
-            add_plane::<D, SUBS, NARROW>(d, panel, plane, &mut totals);
+            add_plane::<D, T, SUBS, NARROW>(d, panel, plane, &mut totals);
             let Some(low) = left.take() else { break };
             plane = low;
             totals = totals.map(|rows| rows.map(vshlq_n_s32::<7>));
         }
         let dw = [load_f32(&panel.d[0]), load_f32(&panel.d[1])];
-        let mut sums: [[float32x4_t; 2]; TOKENS] = array::from_fn(|t| {
+        let mut sums: [[float32x4_t; 2]; T] = array::from_fn(|t| {
             let (acc, dx) = (acc[t].as_chunks::<4>().0, vdupq_n_f32(x[t].d));
             array::from_fn(|part| {
                 vfmaq_f32(load_f32(&acc[part]), vmulq_f32(dw[part], dx), vcvtq_f32_s32(totals[t][part]))
@@ -189,7 +189,7 @@ pub(super) fn add_block<D: Dot, const SUBS: usize, const NARROW: bool>(
                 wide_min_totals(panel, x.map(|x| &x.sums))
             };
             let dmin = [load_f32(&panel.dmin[0]), load_f32(&panel.dmin[1])];
-            for t in 0..TOKENS {
+            for t in 0..T {
                 let dx = vdupq_n_f32(x[t].d);
                 for part in 0..2 {
                     sums[t][part] = vfmsq_f32(sums[t][part], vmulq_f32(dmin[part], dx), mins[t][part]);
@@ -209,13 +209,13 @@ pub(super) fn add_block<D: Dot, const SUBS: usize, const NARROW: bool>(
 /// and P_s, the sum up to s, is multiplied by `scale_s - scale_(s+1)`: the same modulo 2^32, and the
 /// total fits.
 #[inline(always)]
-fn add_plane<D: Dot, const SUBS: usize, const NARROW: bool>(
+fn add_plane<D: Dot, const T: usize, const SUBS: usize, const NARROW: bool>(
     d: D,
     panel: &Panel,
-    x: [&[i8; 256]; TOKENS],
-    totals: &mut [[int32x4_t; 2]; TOKENS],
+    x: [&[i8; 256]; T],
+    totals: &mut [[int32x4_t; 2]; T],
 ) {
-    let mut sums = [[vdupq_n_s32(0); 2]; TOKENS];
+    let mut sums = [[vdupq_n_s32(0); 2]; T];
     for pair in 0..8 {
         if NARROW {
             sums = load_fresh(&panel.zero);
@@ -242,7 +242,11 @@ fn add_plane<D: Dot, const SUBS: usize, const NARROW: bool>(
 
 /// Adds sums that fit an i16 times the rows' scales.
 #[inline(always)]
-fn add_narrow(scales: &[i16; ROWS], sums: [[int32x4_t; 2]; TOKENS], totals: &mut [[int32x4_t; 2]; TOKENS]) {
+fn add_narrow<const T: usize>(
+    scales: &[i16; ROWS],
+    sums: [[int32x4_t; 2]; T],
+    totals: &mut [[int32x4_t; 2]; T],
+) {
     let scales = load_i16(scales);
     for (totals, [a, b]) in totals.iter_mut().zip(sums) {
         let both = vuzp1q_s16(vreinterpretq_s16_s32(a), vreinterpretq_s16_s32(b));
@@ -253,13 +257,16 @@ fn add_narrow(scales: &[i16; ROWS], sums: [[int32x4_t; 2]; TOKENS], totals: &mut
 
 /// Adds the products of the 16 columns from `16 * i`.
 #[inline(always)]
-fn run<D: Dot>(d: D, panel: &Panel, x: [&[i8; 256]; TOKENS], i: usize, sums: &mut [[int32x4_t; 2]; TOKENS]) {
+fn run<D: Dot, const T: usize>(
+    d: D,
+    panel: &Panel,
+    x: [&[i8; 256]; T],
+    i: usize,
+    sums: &mut [[int32x4_t; 2]; T],
+) {
     let x = x.map(|x| load_i8(&x.as_chunks().0[i]));
     let groups = &panel.q.as_chunks::<4>().0[i];
-    lane::<D, 0, TOKENS>(d, &groups[0], x, sums);
-    lane::<D, 1, TOKENS>(d, &groups[1], x, sums);
-    lane::<D, 2, TOKENS>(d, &groups[2], x, sums);
-    lane::<D, 3, TOKENS>(d, &groups[3], x, sums);
+    d.dot_lanes(groups, x, sums);
 }
 
 /// `(f32) sum over s of min_s * xsum_s` of each row and token, activations coarse and sub-blocks wide.
@@ -267,24 +274,23 @@ fn run<D: Dot>(d: D, panel: &Panel, x: [&[i8; 256]; TOKENS], i: usize, sums: &mu
 /// `sums`: the low planes of the eight sums, then the high ones. The total is at most
 /// 8 * 63 * 32 * 127 in magnitude, below 2^22: it can start as [`FLOAT`] does.
 #[inline(always)]
-fn min_totals<D: Dot>(d: D, panel: &Panel, sums: [int8x16_t; TOKENS]) -> [[float32x4_t; 2]; TOKENS] {
+fn min_totals<D: Dot, const T: usize>(d: D, panel: &Panel, sums: [int8x16_t; T]) -> [[float32x4_t; 2]; T] {
     let start = vreinterpretq_s32_f32(vdupq_n_f32(FLOAT));
     // Its last seven bits are zero.
-    let mut totals = [[vshrq_n_s32::<7>(start); 2]; TOKENS];
+    let mut totals = [[vshrq_n_s32::<7>(start); 2]; T];
     let m = &panel.mins;
-    lane::<D, 2, TOKENS>(d, &m[0], sums, &mut totals);
-    lane::<D, 3, TOKENS>(d, &m[1], sums, &mut totals);
+    let halves = sums.map(|s| [s, vextq_s8::<8>(s, s)]);
+    d.dot_lanes(m, halves.map(|[_, high]| high), &mut totals);
     totals = totals.map(|rows| rows.map(vshlq_n_s32::<7>));
-    lane::<D, 0, TOKENS>(d, &m[0], sums, &mut totals);
-    lane::<D, 1, TOKENS>(d, &m[1], sums, &mut totals);
+    d.dot_lanes(m, halves.map(|[low, _]| low), &mut totals);
     let start = vreinterpretq_f32_s32(start);
     totals.map(|rows| rows.map(|sum| vsubq_f32(vreinterpretq_f32_s32(sum), start)))
 }
 
 /// `(f32) sum over s of min_s * xsum_s` of each row and token, whatever the activations.
 #[inline(always)]
-fn wide_min_totals(panel: &Panel, sums: [&[i16; 16]; TOKENS]) -> [[float32x4_t; 2]; TOKENS] {
-    let mut totals = [[vdupq_n_s32(0); 2]; TOKENS];
+fn wide_min_totals<const T: usize>(panel: &Panel, sums: [&[i16; 16]; T]) -> [[float32x4_t; 2]; T] {
+    let mut totals = [[vdupq_n_s32(0); 2]; T];
     for half in 0..2 {
         let mins = &panel.wide_mins.as_chunks::<8>().0[half];
         eight(mins, sums.map(|sums| load_i16(&sums.as_chunks().0[half])), &mut totals);
@@ -294,7 +300,7 @@ fn wide_min_totals(panel: &Panel, sums: [&[i16; 16]; TOKENS]) -> [[float32x4_t; 
 
 /// Adds the products of eight minima per row with eight sums per token.
 #[inline(always)]
-fn eight(mins: &[[i16; ROWS]; 8], sums: [int16x8_t; TOKENS], totals: &mut [[int32x4_t; 2]; TOKENS]) {
+fn eight<const T: usize>(mins: &[[i16; ROWS]; 8], sums: [int16x8_t; T], totals: &mut [[int32x4_t; 2]; T]) {
     macro_rules! lanes {
         ($($s:literal)+) => {$(
             let min = load_i16(&mins[$s]);

@@ -7,6 +7,8 @@ use crate::quant::block32::{Block32, IQ4_VALUES, Iq4Nl, Q4_0, Q4_1, Q5_0, Q5_1, 
 pub(super) trait Registers32: Block32 {
     /// What [`Registers32::quants`] has too much: taking it off a sum can be cheaper than off each.
     const OFFSET: i8;
+    /// Whether models often are of this type: it gets code of its own for single tokens.
+    const OFTEN: bool = false;
 
     /// The integer weights plus [`Registers32::OFFSET`].
     fn quants(raw: &Self::Raw) -> [int8x16_t; 2];
@@ -45,6 +47,7 @@ pub(super) fn iq4(index: uint8x16_t) -> int8x16_t {
 
 impl Registers32 for Q4_0 {
     const OFFSET: i8 = 8;
+    const OFTEN: bool = true;
 
     #[inline(always)]
     fn quants(raw: &Self::Raw) -> [int8x16_t; 2] {
@@ -63,6 +66,7 @@ impl Registers32 for Q4_1 {
 
 impl Registers32 for Q5_0 {
     const OFFSET: i8 = 0;
+    const OFTEN: bool = true;
 
     #[inline(always)]
     fn quants(raw: &Self::Raw) -> [int8x16_t; 2] {
@@ -81,6 +85,7 @@ impl Registers32 for Q5_1 {
 
 impl Registers32 for Q8_0 {
     const OFFSET: i8 = 0;
+    const OFTEN: bool = true;
 
     #[inline(always)]
     fn quants(raw: &Self::Raw) -> [int8x16_t; 2] {

@@ -29,11 +29,9 @@ registers! {
     vdupq_n_s32(v: i32) -> int32x4_t;
     vdupq_n_u32(v: u32) -> uint32x4_t;
     vdupq_n_f32(v: f32) -> float32x4_t;
-    vdupq_laneq_s32<L>(v: int32x4_t) -> int32x4_t;
 
     vreinterpretq_s8_u8(v: uint8x16_t) -> int8x16_t;
     vreinterpretq_u8_u32(v: uint32x4_t) -> uint8x16_t;
-    vreinterpretq_s8_s32(v: int32x4_t) -> int8x16_t;
     vreinterpretq_s32_s8(v: int8x16_t) -> int32x4_t;
     vreinterpretq_s32_f32(v: float32x4_t) -> int32x4_t;
     vreinterpretq_u32_f32(v: float32x4_t) -> uint32x4_t;
@@ -55,6 +53,8 @@ registers! {
     vqtbl1q_u8(table: uint8x16_t, index: uint8x16_t) -> uint8x16_t;
     vqtbl1q_s8(table: int8x16_t, index: uint8x16_t) -> int8x16_t;
     vsubq_s8(a: int8x16_t, b: int8x16_t) -> int8x16_t;
+    vextq_s8<N>(a: int8x16_t, b: int8x16_t) -> int8x16_t;
+    vaddq_u8(a: uint8x16_t, b: uint8x16_t) -> uint8x16_t;
 
     vtrn1q_s16(a: int16x8_t, b: int16x8_t) -> int16x8_t;
     vtrn2q_s16(a: int16x8_t, b: int16x8_t) -> int16x8_t;

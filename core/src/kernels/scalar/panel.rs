@@ -6,8 +6,10 @@ use core::array;
 
 /// Weight rows of a panel: a vector of activations is widened once for so many.
 pub(super) const ROWS: usize = 4;
-/// Tokens of a panel: a weight block is unpacked once for so many.
-pub(super) const TOKENS: usize = 8;
+/// Tokens of a panel: a weight block is unpacked once for so many. On CPUs that have kernels of their
+/// own in any case, where this is but the yardstick, the code for one token serves all.
+pub(super) const TOKENS: usize =
+    if cfg!(all(target_arch = "aarch64", target_feature = "neon")) { 1 } else { 8 };
 
 /// Rows that all tokens pass before the next rows are read: they fit a small second-level
 /// cache, and the tokens of a panel the first-level one.
