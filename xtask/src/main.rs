@@ -10,6 +10,7 @@ mod demo;
 mod elf;
 mod fuzz;
 mod model;
+mod requantized;
 mod setup;
 mod sh;
 mod size;
@@ -33,7 +34,7 @@ const TASKS: &[Task] = &[
     Task { name: "test", help: "everything CI runs; see `cargo xtask test --help`", run: test::main },
     Task {
         name: "model",
-        help: "fetch and verify the real model; --path prints its place",
+        help: "fetch and verify the real model; --type converts it, --path prints its place",
         run: model::main,
     },
     Task { name: "setup", help: "install what `test` needs; --dry-run only says what", run: setup::main },
