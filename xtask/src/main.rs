@@ -5,6 +5,7 @@
 
 mod aarch64;
 mod bare;
+mod count;
 mod cross;
 mod demo;
 mod elf;
@@ -14,6 +15,7 @@ mod requantized;
 mod setup;
 mod sh;
 mod size;
+mod symbols;
 mod test;
 mod tidy;
 
@@ -44,6 +46,11 @@ const TASKS: &[Task] = &[
         run: cross::main,
     },
     Task { name: "size", help: "where the bytes of that binary go; fails above the budget", run: size::main },
+    Task {
+        name: "count",
+        help: "instructions per token under emulation, beside llama.cpp's; --type, --deep, --json",
+        run: count::main,
+    },
     Task { name: "tidy", help: "check the house rules", run: tidy::main },
     Task { name: "fuzz", help: "run fuzz targets: fuzz [TARGET] [--seconds N]", run: fuzz::main },
 ];
