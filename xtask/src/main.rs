@@ -9,7 +9,9 @@ mod count;
 mod cross;
 mod demo;
 mod elf;
+mod emulator;
 mod fuzz;
+mod mca;
 mod model;
 mod requantized;
 mod setup;
@@ -50,6 +52,11 @@ const TASKS: &[Task] = &[
         name: "count",
         help: "instructions per token under emulation, beside llama.cpp's; --type, --deep, --json",
         run: count::main,
+    },
+    Task {
+        name: "mca",
+        help: "cycles of the inner loops by llvm-mca, against their goals, and tokens/s modelled from them",
+        run: mca::main,
     },
     Task { name: "tidy", help: "check the house rules", run: tidy::main },
     Task { name: "fuzz", help: "run fuzz targets: fuzz [TARGET] [--seconds N]", run: fuzz::main },

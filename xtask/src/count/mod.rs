@@ -4,15 +4,16 @@
 //! the logits of a prompt's last token are left out. Instructions are no cycles, but they are the same
 //! on every machine: what a change costs or saves shows to the last digit.
 
-mod icount;
+mod counts;
 mod report;
 
 use crate::cross::{self, Target};
 use crate::elf::Elf;
+use crate::emulator::Emulator;
 use crate::requantized::{self, WeightType};
 use crate::sh::{Context, Failure, Outcome};
 use crate::symbols::Functions;
-use icount::{Counts, Emulator};
+use counts::Counts;
 use report::{Measured, Report};
 use std::ffi::OsString;
 use std::fs;
@@ -185,7 +186,9 @@ fn measure(emulator: &Emulator, program: &Path, wanted: &Wanted) -> Outcome<Vec<
             let start = Instant::now();
             let args = phase.args(model, &wanted.kv_type, *tokens);
             let name = format!("{}-{}-{tokens}", ty.name(), phase.name().replace(' ', "-"));
-            let counts = emulator.count(&wanted.cpu, program, &args, &name);
+            let counts = emulator
+                .run(&wanted.cpu, program, &args, &name, &["pcs=on".to_owned()])
+                .and_then(|text| Counts::parse(&text).context(&name));
             eprintln!("count: {name}: {:.0} s", start.elapsed().as_secs_f64());
             let at = runs.iter().position(|run| (run.0, run.1, run.2) == (*ty, *phase, *tokens));
             if let (Ok(mut done), Some(at)) = (done.lock(), at) {

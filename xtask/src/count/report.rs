@@ -1,6 +1,6 @@
 //! What was counted, by measurement and by function, beside llama.cpp's figures: as text and as JSON.
 
-use super::icount::Counts;
+use super::counts::Counts;
 use super::{Measurement, Phase};
 use crate::requantized::WeightType;
 use crate::symbols::Functions;

@@ -1,12 +1,6 @@
-//! Runs the board's binary under QEMU with a plugin that counts instructions, and reads the counts.
+//! How often each instruction ran, as the emulator's plugin writes it.
 
-use crate::sh::{self, Context, Failure, Outcome};
 use std::collections::BTreeMap;
-use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-
-const QEMU: &str = "qemu-aarch64";
 
 /// How often each instruction ran.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -53,60 +47,6 @@ impl Counts {
             *self.at.entry(*address).or_default() -= n;
         }
         self
-    }
-}
-
-/// The emulator with its plugin, compiled.
-#[derive(Debug)]
-pub struct Emulator {
-    plugin: PathBuf,
-    folder: PathBuf,
-}
-
-impl Emulator {
-    /// Compiles the plugin into the target folder.
-    ///
-    /// # Errors
-    /// No emulator, no C compiler.
-    pub fn new() -> Outcome<Self> {
-        if sh::output(QEMU, &["--version"]).is_none() {
-            return Err(Failure::new(format!(
-                "no {QEMU}: run `cargo xtask setup`, or install the package {}",
-                crate::aarch64::QEMU_PACKAGE
-            )));
-        }
-        let folder = sh::target_dir()?.join("icount");
-        fs::create_dir_all(&folder).context(format_args!("cannot make {}", folder.display()))?;
-        let plugin = folder.join("libicount.so");
-        let mut cc = Command::new(std::env::var_os("CC").unwrap_or("cc".into()));
-        cc.args(["-O2", "-Wall", "-fPIC", "-shared", "-o"]).arg(&plugin);
-        sh::run(cc.arg(sh::root().join("xtask/icount/icount.c")))?;
-        Ok(Emulator { plugin, folder })
-    }
-
-    /// Counts a run of `program` on `cpu`, which must have one thread.
-    ///
-    /// `name` is that of a file for the counts; runs at the same time need different ones.
-    ///
-    /// # Errors
-    /// The run fails, or the plugin does not work in this QEMU.
-    pub fn count(&self, cpu: &str, program: &Path, args: &[String], name: &str) -> Outcome<Counts> {
-        let file = self.folder.join(format!("{name}.txt"));
-        let _ = fs::remove_file(&file);
-        let mut command = Command::new(QEMU);
-        command.args(["-cpu", cpu, "-plugin"]);
-        command.arg(format!("{},out={},pcs=on", self.plugin.display(), file.display()));
-        command.arg(program).args(args).stdin(Stdio::null());
-        let output = command.output().context(format_args!("cannot start {QEMU}"))?;
-        if !output.status.success() {
-            eprint!("{}", String::from_utf8_lossy(&output.stderr));
-        }
-        sh::check(output.status, &sh::shown(&command))?;
-        let text = fs::read_to_string(&file).context(format_args!(
-            "{QEMU} has not run the plugin (it is for the plugin interface of QEMU 7.2 to 8): {}",
-            file.display()
-        ))?;
-        Counts::parse(&text).context(file.display())
     }
 }
 
