@@ -131,6 +131,8 @@ pub mod labels {
     pub const UNPACK_Q4_K: &str = "unpack Q4_K";
     pub const SCORES: &str = "attention Q.K";
     pub const VALUES: &str = "attention P.V";
+    pub const SCORES_FEW: &str = "attention Q.K decode";
+    pub const VALUES_FEW: &str = "attention P.V decode";
 }
 
 /// All loops.
@@ -157,6 +159,8 @@ pub const KERNELS: &[Kernel] = &[
     gemv("GEMV Q6_K fine", "block256::few::<Q6K, DotProd, true>", Q4_K, 2, BLOCK_Q6_K),
     attention(labels::SCORES, "neon::attention::products::<DotProd, 4>", 2),
     attention(labels::VALUES, "neon::attention::add_values::<DotProd, 4>", 1),
+    attention(labels::SCORES_FEW, "neon::attention::products::<DotProd, 2>", 2),
+    attention(labels::VALUES_FEW, "neon::attention::add_values::<DotProd, 2>", 1),
 ];
 
 impl Work {
