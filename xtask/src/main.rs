@@ -13,6 +13,7 @@ mod emulator;
 mod fuzz;
 mod mca;
 mod model;
+mod pair;
 mod requantized;
 mod setup;
 mod sh;
@@ -57,6 +58,11 @@ const TASKS: &[Task] = &[
         name: "mca",
         help: "cycles of the inner loops by llvm-mca, against their goals, and tokens/s modelled from them",
         run: mca::main,
+    },
+    Task {
+        name: "pair",
+        help: "speed by the clock, ours and llama.cpp's in turn; --python PATH",
+        run: pair::main,
     },
     Task { name: "tidy", help: "check the house rules", run: tidy::main },
     Task { name: "fuzz", help: "run fuzz targets: fuzz [TARGET] [--seconds N]", run: fuzz::main },
