@@ -12,12 +12,13 @@ use std::process::{Command, Stdio};
 const HELP: &str = "\
 Usage: cargo xtask pair --python PATH [OPTIONS]
 
-Measures prefill of 512 and 2048 tokens and decode of 128, ours (KV q8) and llama.cpp's (flash attention,
-KV f16) in turn, and prints medians, their ratio and the spread. Each measurement is a process of its own with one
-run before the one that counts. The machine should have nothing else to do.
+Measures prefill of 512 and 2048 tokens and decode of 128, ours (KV q8) and llama.cpp's (flash
+attention, KV f16) in turn, and prints medians, their ratio and the spread. Each measurement is a
+process of its own with one run before the one that counts. The machine should have nothing else to do.
 
   --python PATH  a Python that has the package llama-cpp-python
-  --type TYPE    only the file of this type (q4_k_m, q8_0, q4_0); may be repeated (default q4_k_m and q8_0)
+  --type TYPE    only the file of this type (q4_k_m, q8_0, q4_0); may be repeated (default q4_k_m
+                 and q8_0)
   --rounds N     pairs of each measurement (default 5)
   --threads N    threads of each side (default 2)
   --kv-type T    ours: q8 (default) or f32
@@ -75,7 +76,8 @@ fn run(wanted: &Wanted) -> Outcome {
     sh::run(sh::cargo().args(["build", "--release", "--package", "kinglet"]))?;
     let kinglet = sh::target_dir()?.join("release").join("kinglet");
     let mut table = format!(
-        "tokens/s, {} threads, medians of {} in turn; KV {} against f16\n{:<8} {:<8} {:>10} {:>10} {:>7}   spread\n",
+        "tokens/s, {} threads, medians of {} in turn; KV {} against f16\n\
+         {:<8} {:<8} {:>10} {:>10} {:>7}   spread\n",
         wanted.threads, wanted.rounds, wanted.kv_type, "file", "test", "kinglet", "llama.cpp", "ratio"
     );
     for &ty in &wanted.types {
@@ -154,7 +156,8 @@ mod tests {
 
     #[test]
     fn speeds_are_read() {
-        let report = "[\n  {\n \"test\": \"pp512\",\n \"tokens_per_second\": 248.125,\n \"tokens_per_second_sd\": 0.0\n}]";
+        let report = "[\n {\n \"test\": \"pp512\",\n \"tokens_per_second\": 248.125,\n \
+                      \"tokens_per_second_sd\": 0.0\n}]";
         assert_eq!(our_speed(report), Some(248.125));
         assert_eq!(our_speed("[]"), None);
         assert_eq!(peer_speed("50.250\n"), Some(50.25));

@@ -43,7 +43,7 @@ impl core::error::Error for NotU32 {}
 /// The tensors in the order of the directory, which need not be that of the data.
 pub fn in_directory_order<'a>(gguf: &Gguf<'a, '_>) -> Vec<TensorInfo<'a>> {
     let mut tensors = gguf.tensors().to_vec();
-    tensors.sort_by_key(|t| t.name().as_ptr().addr());
+    tensors.sort_unstable_by_key(|t| t.name().as_ptr().addr());
     tensors
 }
 

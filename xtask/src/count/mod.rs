@@ -13,13 +13,13 @@ use crate::emulator::Emulator;
 use crate::requantized::{self, WeightType};
 use crate::sh::{Context, Failure, Outcome};
 use crate::symbols::Functions;
+use core::sync::atomic::{AtomicUsize, Ordering};
 use counts::Counts;
 use report::{Measured, Report};
 use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
 const HELP: &str = "\

@@ -133,8 +133,8 @@ impl Report {
                     })
                     .collect();
                 format!(
-                    "  {{\"file\": {}, \"phase\": {}, \"kv_type\": {}, \"millions\": {}, \"peer_millions\": {}, \
-                     \"per_16_macs\": {},\n   \"functions\": [{}]}}",
+                    "  {{\"file\": {}, \"phase\": {}, \"kv_type\": {}, \"millions\": {}, \
+                     \"peer_millions\": {}, \"per_16_macs\": {},\n   \"functions\": [{}]}}",
                     quoted(m.ty.name()),
                     quoted(m.phase.name()),
                     quoted(&self.kv_type),

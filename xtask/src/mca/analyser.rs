@@ -1,6 +1,7 @@
 //! Cycles of a piece of code by llvm-mca, for the two cores of the boards.
 
 use crate::sh::{Context, Failure, Outcome};
+use crate::symbols::LLVM_PACKAGE;
 use std::io::Write;
 use std::process::{Command, Stdio};
 
@@ -36,7 +37,7 @@ pub fn cycles(core: Core, code: &str) -> Outcome<f64> {
     command.args(["-resource-pressure=0"]);
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().map_err(|_| {
-        Failure::new(format!("no {MCA}: install Debian's package llvm-22 (`cargo xtask setup`)"))
+        Failure::new(format!("no {MCA}: install Debian's package {LLVM_PACKAGE} (`cargo xtask setup`)"))
     })?;
     let mut input = child.stdin.take().ok_or_else(|| Failure::new("no pipe to the analyser"))?;
     let code = code.to_owned();

@@ -194,13 +194,15 @@ fn goals(figures: Figures<'_>) -> String {
 
 fn assumptions() -> String {
     format!(
-        "Assumed: {} A76 at {} GHz, {} A55 at {} GHz, work divided without loss; data of inner loops in the \
-         first-level cache;\n{:.0} M multiply-adds per token in the layers ({:.0} M of them fine), {:.0} M in the \
-         output matrix; one type for all matrices;\nprefill sees half of the prompt on average; decode reads \
-         weights and {:.1} KB of KV per position, reading and computing overlap within a phase;\noutside of the \
-         loops {} instructions per activation ({:.0} K a token), {UNPACK_32} per weight and {} tokens to unpack \
-         blocks of 32,\n{} per row of a matrix (decode), {} per head and position (softmax), at {} per cycle \
-         (A76) and {} (A55);\n{} waits of {:.0} us per token of decode.\n",
+        "Assumed: {} A76 at {} GHz, {} A55 at {} GHz, work divided without loss;\n\
+         data of inner loops in the first-level cache; one type for all matrices;\n\
+         {:.0} M multiply-adds per token in the layers ({:.0} M of them fine), {:.0} M in the output\n\
+         matrix; a token of a prompt sees half of it on average; decode reads weights and {:.1} KB of\n\
+         KV per position, and reading and computing overlap within a phase;\n\
+         outside of the loops {} instructions per activation ({:.0} K a token), {UNPACK_32} per weight\n\
+         and {} tokens to unpack blocks of 32, {} per row of a matrix (decode), {} per head and\n\
+         position (softmax), at {} per cycle (A76) and {} (A55);\n\
+         {} waits of {:.0} us per token of decode.\n",
         CORES[0].0,
         CORES[0].1 / 1e9,
         CORES[1].0,

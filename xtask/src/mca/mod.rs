@@ -16,6 +16,8 @@ use crate::requantized;
 use crate::sh::{Context, Failure, Outcome};
 use crate::symbols::{Function, Functions};
 use crate::{aarch64, sh};
+pub use analyser::MCA;
+
 use analyser::Core;
 use disassembly::Disassembly;
 use goals::{Cut, KERNELS, Kernel, Source, labels};
