@@ -5,7 +5,10 @@ use crate::failure::{EXIT_FAILURE, EXIT_USAGE, Failure};
 use crate::signal;
 use crate::term;
 use crate::words::{Words, nearest};
-use crate::{cmd_bench, cmd_chat, cmd_generate, cmd_inspect, cmd_lines, cmd_logits, cmd_perplexity, cmd_run};
+use crate::{
+    cmd_bench, cmd_chat, cmd_convert, cmd_generate, cmd_inspect, cmd_lines, cmd_logits, cmd_perplexity,
+    cmd_run,
+};
 use core::fmt::Write as _;
 use lexopt::Parser;
 use std::process::ExitCode;
@@ -33,6 +36,12 @@ const COMMANDS: &[Command] = &[
         summary: "measure how well a model predicts a text",
         help: cmd_perplexity::HELP,
         run: cmd_perplexity::command,
+    },
+    Command {
+        name: "convert",
+        summary: "write a model file with weights of another type",
+        help: cmd_convert::HELP,
+        run: cmd_convert::command,
     },
     Command {
         name: "logits",

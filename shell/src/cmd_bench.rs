@@ -22,6 +22,8 @@ some repetitions after a warm-up, and its standard deviation.
       --pp N               tokens of the prompt (default 512; 0 leaves this out)
       --tg N               tokens of the reply (default 128; 0 leaves this out)
       --reps N             repetitions (default 3)
+      --depth N            tokens that stand in the context before, not timed (default 0)
+      --no-warmup          no run before those that count: for instruction counts
       --json               JSON in place of the table
 
 ",
@@ -43,13 +45,16 @@ struct Test {
 /// Of the command line, the file, the engine.
 pub fn command(words: &mut Words) -> Result<(), Failure> {
     let mut setup = Setup::default();
-    let (mut pp, mut tg, mut reps, mut as_json) = (512usize, 128usize, 3usize, false);
+    let (mut pp, mut tg, mut reps, mut depth) = (512usize, 128usize, 3usize, 0usize);
+    let (mut as_json, mut warmup) = (false, true);
     while let Some(word) = words.advance()? {
         let Word::Flag(flag) = &word else { return Err(words.unknown(word)) };
         match flag.as_str() {
             "--pp" => pp = words.number(0..=1 << 20)?,
             "--tg" => tg = words.number(0..=1 << 20)?,
             "--reps" => reps = words.number(1..=1000)?,
+            "--depth" => depth = words.number(0..=1 << 20)?,
+            "--no-warmup" => warmup = false,
             "--json" => as_json = true,
             flag if setup.accept(flag, words)? => {}
             _ => return Err(words.unknown(word)),
@@ -61,14 +66,17 @@ pub fn command(words: &mut Words) -> Result<(), Failure> {
     }
     let model = Model::open(&path)?;
     // No more context than the tests need; --ctx asks for more.
-    setup.ctx = Some(setup.ctx.unwrap_or(0).max(pp).max(tg + 1));
+    setup.ctx = Some(setup.ctx.unwrap_or(0).max(depth + pp).max(depth + tg + 1));
     let mut session = Session::start(&model, &setup)?;
     signal::install();
     let mut tests: Vec<Test> = [("pp", pp, 0), ("tg", 0, tg)]
         .into_iter()
         .filter(|(_, prompt, reply)| prompt + reply > 0)
         .map(|(name, prompt, reply)| Test {
-            name: format!("{name}{}", prompt + reply),
+            name: match depth {
+                0 => format!("{name}{}", prompt + reply),
+                _ => format!("{name}{}@{depth}", prompt + reply),
+            },
             prompt,
             reply,
             samples: Vec::with_capacity(reps),
@@ -76,35 +84,38 @@ pub fn command(words: &mut Words) -> Result<(), Failure> {
         .collect();
     for test in &mut tests {
         let mut line = StatusLine::new(!setup.quiet && stderr_is_terminal());
-        for rep in 0..=reps {
+        // The first one reads the weights from the disk.
+        for rep in usize::from(!warmup)..=reps {
             line.show(format_args!("{}: {rep} of {reps}", test.name));
-            let speed = measure(&mut session, test.prompt, test.reply)?;
-            // The first one reads the weights from the disk.
+            let speed = measure(&mut session, depth, test.prompt, test.reply)?;
             if rep > 0 {
                 test.samples.push(speed);
             }
         }
     }
     let about = about(&model, &session, &setup);
-    if as_json { print(&to_json(&about, &tests)) } else { print(&to_table(&about, &tests)) }
+    if as_json { print(&to_json(&about, depth, &tests)) } else { print(&to_table(&about, &tests)) }
 }
 
-/// One repetition: tokens per second.
-fn measure(session: &mut Session, prompt: usize, reply: usize) -> Result<f64, Failure> {
-    session.keep(0)?;
+/// One repetition, after `depth` tokens that are computed first: tokens per second.
+fn measure(session: &mut Session, depth: usize, prompt: usize, reply: usize) -> Result<f64, Failure> {
     let vocab = session.config().vocab as u32;
     // Which tokens is all the same to a dense model; these differ from each other.
     let token = |i: usize| (i as u32).wrapping_mul(2_654_435_761) % vocab;
+    // Those of an earlier repetition are still there.
+    session.keep(depth)?;
+    let before: Vec<u32> = (session.tokens().len()..depth).map(token).collect();
+    session.prefill(&before, &mut |_| {})?;
     let start = Instant::now();
     if prompt > 0 {
-        let tokens: Vec<u32> = (0..prompt).map(token).collect();
+        let tokens: Vec<u32> = (depth..depth + prompt).map(token).collect();
         session.prefill(&tokens, &mut |_| {})?;
     }
     for i in 0..reply {
         if signal::interrupted() {
             return Err(Failure::Interrupted);
         }
-        session.step(token(i))?;
+        session.step(token(depth + i))?;
     }
     Ok((prompt + reply) as f64 / start.elapsed().as_secs_f64())
 }
@@ -133,7 +144,7 @@ fn statistics(samples: &[f64]) -> (f64, f64) {
     (mean, if samples.len() > 1 { (squares / (n - 1.0)).sqrt() } else { 0.0 })
 }
 
-fn to_json(about: &Value, tests: &[Test]) -> String {
+fn to_json(about: &Value, depth: usize, tests: &[Test]) -> String {
     let list: Vec<Value> = tests
         .iter()
         .map(|test| {
@@ -142,6 +153,7 @@ fn to_json(about: &Value, tests: &[Test]) -> String {
             entry["test"] = json!(test.name);
             entry["n_prompt"] = json!(test.prompt);
             entry["n_gen"] = json!(test.reply);
+            entry["n_depth"] = json!(depth);
             entry["tokens_per_second"] = json!(mean);
             entry["tokens_per_second_sd"] = json!(sd);
             entry["samples"] = json!(test.samples);

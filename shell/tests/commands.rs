@@ -166,6 +166,12 @@ fn bench_measures_both_ways() {
         assert_eq!(test["samples"].as_array().unwrap().len(), 2);
         assert!(test["tokens_per_second"].as_f64().unwrap() > 0.0);
     }
+    let deep = run(&words(&format!("{line} --depth 9 --no-warmup --json"))).ok();
+    let deep: Value = serde_json::from_str(&deep).unwrap();
+    for (test, name) in deep.as_array().unwrap().iter().zip(["pp20@9", "tg3@9"]) {
+        assert_eq!((&test["test"], &test["n_depth"]), (&name.into(), &9.into()));
+        assert_eq!(test["samples"].as_array().unwrap().len(), 2);
+    }
     let table = run(&words(&line)).ok();
     assert!(table.lines().count() == 4 && table.contains(" pp20 |") && table.contains(" ± "), "{table}");
 }

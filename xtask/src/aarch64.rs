@@ -148,7 +148,10 @@ fn tests(cpu: &str) -> Outcome {
 }
 
 /// A fixture model, unpacked into `folder`.
-fn unpacked(name: &str, folder: &Path) -> Outcome<PathBuf> {
+///
+/// # Errors
+/// The folder cannot be written, or there is no gzip.
+pub fn unpacked(name: &str, folder: &Path) -> Outcome<PathBuf> {
     let packed = sh::root().join("tests/fixtures/gguf").join(format!("{name}.gz"));
     let path = folder.join(name);
     let file = fs::File::create(&path).context(format_args!("cannot write {}", path.display()))?;

@@ -5,14 +5,20 @@
 
 mod aarch64;
 mod bare;
+mod count;
 mod cross;
 mod demo;
 mod elf;
+mod emulator;
 mod fuzz;
+mod mca;
 mod model;
+mod pair;
+mod requantized;
 mod setup;
 mod sh;
 mod size;
+mod symbols;
 mod test;
 mod tidy;
 
@@ -33,7 +39,7 @@ const TASKS: &[Task] = &[
     Task { name: "test", help: "everything CI runs; see `cargo xtask test --help`", run: test::main },
     Task {
         name: "model",
-        help: "fetch and verify the real model; --path prints its place",
+        help: "fetch and verify the real model; --type converts it, --path prints its place",
         run: model::main,
     },
     Task { name: "setup", help: "install what `test` needs; --dry-run only says what", run: setup::main },
@@ -43,6 +49,21 @@ const TASKS: &[Task] = &[
         run: cross::main,
     },
     Task { name: "size", help: "where the bytes of that binary go; fails above the budget", run: size::main },
+    Task {
+        name: "count",
+        help: "instructions per token under emulation, beside llama.cpp's; --type, --deep, --json",
+        run: count::main,
+    },
+    Task {
+        name: "mca",
+        help: "cycles of the inner loops by llvm-mca, against their goals, and tokens/s modelled from them",
+        run: mca::main,
+    },
+    Task {
+        name: "pair",
+        help: "speed by the clock, ours and llama.cpp's in turn; --python PATH",
+        run: pair::main,
+    },
     Task { name: "tidy", help: "check the house rules", run: tidy::main },
     Task { name: "fuzz", help: "run fuzz targets: fuzz [TARGET] [--seconds N]", run: fuzz::main },
 ];

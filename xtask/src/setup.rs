@@ -3,16 +3,13 @@
 //! The only task that changes the machine. Everything already there is left alone.
 
 use crate::cross::{self, Route, Target};
+use crate::mca::MCA;
 use crate::sh::{self, Failure, Outcome};
+use crate::symbols::LLVM_PACKAGE;
 use crate::{aarch64, bare};
 use std::ffi::OsString;
 use std::path::Path;
 use std::process::Command;
-
-/// The analyser of inner loops: its versions differ in what they know of the CPUs.
-const MCA: &str = "llvm-mca-22";
-/// Debian's package of it.
-const MCA_PACKAGE: &str = "llvm-22";
 
 /// The task.
 pub fn main(words: Vec<OsString>) -> Outcome {
@@ -134,8 +131,8 @@ impl Setup {
     /// The emulator of the boards' CPUs and the analyser of inner loops.
     fn tools(&mut self) -> Outcome {
         let has_mca = || sh::output(MCA, &["--version"]).is_some();
-        for package in [aarch64::QEMU_PACKAGE, MCA_PACKAGE] {
-            let has = || if package == MCA_PACKAGE { has_mca() } else { aarch64::has_qemu() };
+        for package in [aarch64::QEMU_PACKAGE, LLVM_PACKAGE] {
+            let has = || if package == LLVM_PACKAGE { has_mca() } else { aarch64::has_qemu() };
             if has() {
                 eprintln!("setup: {package} is there");
                 continue;
