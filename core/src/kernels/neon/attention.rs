@@ -1,0 +1,193 @@
+//! A group's queries against a KV block of type `q8`, a few of them at a time: each K and V is loaded
+//! once for so many.
+
+use super::dot::Dot;
+use super::float::{fold16, no_lanes};
+use super::softmax::{Row, Weights, absorb};
+use super::vec::*;
+use crate::kv::{BLOCK_TOKENS, HeadQ8};
+use crate::math;
+use crate::ops::attention::{Group, MAX_HEAD_DIM, Planes, QUERIES};
+use core::array;
+
+/// Registers of V for four dims: a block's tokens in fours.
+const FOURS: usize = BLOCK_TOKENS / 4;
+/// Fours of tokens whose scores are summed at once: with four queries 16 registers of sums.
+const COLUMN: usize = 4;
+
+/// Adds a block to every query; see `scalar::attention::block_q8`.
+#[allow(private_bounds, reason = "the tokens are public, what the kernels do with them is not")]
+pub(crate) fn block_q8<D: Dot>(
+    d: D,
+    group: &mut Group,
+    seen: &[usize; QUERIES],
+    reference: &[f32],
+    head: &HeadQ8<'_>,
+) {
+    let mut first = 0;
+    while first < group.len() {
+        if group.len() - first > 2 {
+            tile::<D, 4>(d, group, first, seen, reference, head);
+            first += 4;
+        } else {
+            tile::<D, 2>(d, group, first, seen, reference, head);
+            first += 2;
+        }
+    }
+}
+
+/// Adds a block to the queries from `first` on: `N` of them, present or not.
+fn tile<D: Dot, const N: usize>(
+    d: D,
+    group: &mut Group,
+    first: usize,
+    seen: &[usize; QUERIES],
+    reference: &[f32],
+    head: &HeadQ8<'_>,
+) {
+    let seen: [usize; N] = array::from_fn(|n| seen[first + n]);
+    if seen == [0; N] {
+        return;
+    }
+    let dims = reference.len();
+    let mut scores = [[[0.0; 4]; FOURS]; N];
+    let planes = array::from_fn(|n| &group.planes[first + n]);
+    let offset = array::from_fn(|n| dot(&group.raw[first + n][..dims], reference) * group.root);
+    let scale = array::from_fn(|n| group.scale[first + n]);
+    products(d, planes, (scale, offset), head, &mut scores);
+    let weights = array::from_fn(|n| match seen[n] {
+        0 => Weights::NONE,
+        seen => {
+            let shrink = absorb(&mut group.softmax[first + n], &mut scores[n], seen);
+            Weights::new(&mut scores[n], head.dv, seen, shrink)
+        }
+    });
+    if let Some(out) = group.out[first..].first_chunk_mut::<N>() {
+        add_values(d, &weights, head.v, out);
+    }
+}
+
+/// `math::dot` of two heads, whose length is a multiple of 16.
+#[inline(always)]
+fn dot(a: &[f32], b: &[f32]) -> f32 {
+    let mut lanes = no_lanes();
+    for (a, b) in a.as_chunks::<16>().0.iter().zip(b.as_chunks::<16>().0) {
+        for ((lane, a), b) in lanes.iter_mut().zip(a.as_chunks().0).zip(b.as_chunks().0) {
+            *lane = vfmaq_f32(*lane, load_f32(a), load_f32(b));
+        }
+    }
+    fold16(lanes)
+}
+
+/// The scores of `N` queries and all tokens of the block: products times `scale` times K's scale, plus
+/// `offset`.
+#[inline(never)]
+fn products<D: Dot, const N: usize>(
+    d: D,
+    planes: [&Planes; N],
+    (scale, offset): ([f32; N], [f32; N]),
+    head: &HeadQ8<'_>,
+    scores: &mut [Row; N],
+) {
+    // 4 tokens x 16 dims.
+    let tiles = head.k.as_chunks::<16>().0.as_chunks::<4>().0;
+    let sixteens = tiles.len() / FOURS;
+    for first in (0..FOURS).step_by(COLUMN) {
+        let k: [&[[[i8; 16]; 4]]; COLUMN] = array::from_fn(|g| &tiles[(first + g) * sixteens..][..sixteens]);
+        let mut sums = [[vdupq_n_s32(0); COLUMN]; N];
+        for plane in 0..2 {
+            let q: [&[[i8; 16]]; N] = array::from_fn(|n| &planes[n][plane].as_chunks::<16>().0[..sixteens]);
+            for c in 0..sixteens {
+                let q: [int8x16_t; N] = array::from_fn(|n| load_i8(&q[n][c]));
+                for g in 0..COLUMN {
+                    let k = &k[g][c];
+                    for n in 0..N {
+                        let sum = &mut sums[n][g];
+                        *sum = d.dot_lane::<0>(*sum, load_i8(&k[0]), q[n]);
+                    }
+                    for n in 0..N {
+                        let sum = &mut sums[n][g];
+                        *sum = d.dot_lane::<1>(*sum, load_i8(&k[1]), q[n]);
+                    }
+                    for n in 0..N {
+                        let sum = &mut sums[n][g];
+                        *sum = d.dot_lane::<2>(*sum, load_i8(&k[2]), q[n]);
+                    }
+                    for n in 0..N {
+                        let sum = &mut sums[n][g];
+                        *sum = d.dot_lane::<3>(*sum, load_i8(&k[3]), q[n]);
+                    }
+                }
+            }
+            if plane == 0 {
+                sums = sums.map(|sums| sums.map(vshlq_n_s32::<7>));
+            }
+        }
+        for g in 0..COLUMN {
+            let dk = load_f32(&head.dk.as_chunks().0[first + g]);
+            for n in 0..N {
+                let factor = vmulq_n_f32(dk, scale[n]);
+                let score = vfmaq_f32(vdupq_n_f32(offset[n]), vcvtq_f32_s32(sums[n][g]), factor);
+                store_f32(&mut scores[n][first + g], score);
+            }
+        }
+    }
+}
+
+/// `a_j = fma(dw, sum_t w_t v_tj, a_j * shrink)` for `N` queries, whose `a` are the rows of `out`.
+#[inline(never)]
+fn add_values<D: Dot, const N: usize>(
+    d: D,
+    weights: &[Weights; N],
+    v: &[u8],
+    out: &mut [[f32; MAX_HEAD_DIM]; N],
+) {
+    /// The sum's bits, read as a float, are `math::ROUND` + sum, exactly: the sum is below 2^22.
+    const ROUND: u32 = math::ROUND.to_bits();
+    let w = weights.each_ref().map(Weights::load);
+    // What the 128 in V adds to every sum is taken off at the start.
+    let start: [u32; N] = array::from_fn(|n| {
+        let sum = u32::from(vaddlvq_u8(w[n][0])) + u32::from(vaddlvq_u8(w[n][1]));
+        ROUND.wrapping_sub(128 * sum)
+    });
+    // Eight dims x four dims' tokens; heads are multiples of 16.
+    let pairs = v.as_chunks::<16>().0.as_chunks::<FOURS>().0.as_chunks::<2>().0;
+    let out = out.each_mut().map(|a| &mut a.as_chunks_mut::<8>().0[..pairs.len()]);
+    for (i, pair) in pairs.iter().enumerate() {
+        let mut sums = [[vdupq_n_u32(0); N]; 2];
+        for half in 0..2 {
+            for n in 0..N {
+                sums[half][n] = vdupq_n_u32(start[n]);
+            }
+        }
+        for t in 0..FOURS / 4 {
+            for half in 0..2 {
+                let v = pair[half].as_chunks::<4>().0;
+                let v = &v[t];
+                for n in 0..N {
+                    let sum = &mut sums[half][n];
+                    *sum = d.unsigned_dot_lane::<0>(*sum, load_u8(&v[0]), w[n][t]);
+                }
+                for n in 0..N {
+                    let sum = &mut sums[half][n];
+                    *sum = d.unsigned_dot_lane::<1>(*sum, load_u8(&v[1]), w[n][t]);
+                }
+                for n in 0..N {
+                    let sum = &mut sums[half][n];
+                    *sum = d.unsigned_dot_lane::<2>(*sum, load_u8(&v[2]), w[n][t]);
+                }
+                for n in 0..N {
+                    let sum = &mut sums[half][n];
+                    *sum = d.unsigned_dot_lane::<3>(*sum, load_u8(&v[3]), w[n][t]);
+                }
+            }
+        }
+        for n in 0..N {
+            for (half, a) in out[n][i].as_chunks_mut::<4>().0.iter_mut().enumerate() {
+                let sum = vsubq_f32(vreinterpretq_f32_u32(sums[half][n]), vdupq_n_f32(math::ROUND));
+                let before = vmulq_n_f32(load_f32(a), weights[n].shrink);
+                store_f32(a, vfmaq_n_f32(before, sum, weights[n].scale));
+            }
+        }
+    }
+}
