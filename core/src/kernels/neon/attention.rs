@@ -18,7 +18,7 @@ const COLUMN: usize = 4;
 /// Adds a block to every query; see `scalar::attention::block_q8`.
 #[allow(private_bounds, reason = "the tokens are public, what the kernels do with them is not")]
 pub(crate) fn block_q8<D: Dot>(
-    d: D,
+    dot: D,
     group: &mut Group,
     seen: &[usize; QUERIES],
     reference: &[f32],
@@ -26,11 +26,11 @@ pub(crate) fn block_q8<D: Dot>(
 ) {
     let mut first = 0;
     while first < group.len() {
-        if group.len() - first > 2 {
-            tile::<D, 4>(d, group, first, seen, reference, head);
+        if D::QUERIES >= 4 && group.len() - first > 2 {
+            tile::<D, 4>(dot, group, first, seen, reference, head);
             first += 4;
         } else {
-            tile::<D, 2>(d, group, first, seen, reference, head);
+            tile::<D, 2>(dot, group, first, seen, reference, head);
             first += 2;
         }
     }
@@ -38,7 +38,7 @@ pub(crate) fn block_q8<D: Dot>(
 
 /// Adds a block to the queries from `first` on: `N` of them, present or not.
 fn tile<D: Dot, const N: usize>(
-    d: D,
+    dot: D,
     group: &mut Group,
     first: usize,
     seen: &[usize; QUERIES],
@@ -52,9 +52,9 @@ fn tile<D: Dot, const N: usize>(
     let dims = reference.len();
     let mut scores = [[[0.0; 4]; FOURS]; N];
     let planes = array::from_fn(|n| &group.planes[first + n]);
-    let offset = array::from_fn(|n| dot(&group.raw[first + n][..dims], reference) * group.root);
+    let offset = array::from_fn(|n| dot16(&group.raw[first + n][..dims], reference) * group.root);
     let scale = array::from_fn(|n| group.scale[first + n]);
-    products(d, planes, (scale, offset), head, &mut scores);
+    products(dot, planes, (scale, offset), head, &mut scores);
     let weights = array::from_fn(|n| match seen[n] {
         0 => Weights::NONE,
         seen => {
@@ -63,13 +63,13 @@ fn tile<D: Dot, const N: usize>(
         }
     });
     if let Some(out) = group.out[first..].first_chunk_mut::<N>() {
-        add_values(d, &weights, head.v, out);
+        add_values(dot, &weights, head.v, out);
     }
 }
 
 /// `math::dot` of two heads, whose length is a multiple of 16.
 #[inline(always)]
-fn dot(a: &[f32], b: &[f32]) -> f32 {
+fn dot16(a: &[f32], b: &[f32]) -> f32 {
     let mut lanes = no_lanes();
     for (a, b) in a.as_chunks::<16>().0.iter().zip(b.as_chunks::<16>().0) {
         for ((lane, a), b) in lanes.iter_mut().zip(a.as_chunks().0).zip(b.as_chunks().0) {
@@ -83,7 +83,7 @@ fn dot(a: &[f32], b: &[f32]) -> f32 {
 /// `offset`.
 #[inline(never)]
 fn products<D: Dot, const N: usize>(
-    d: D,
+    dot: D,
     planes: [&Planes; N],
     (scale, offset): ([f32; N], [f32; N]),
     head: &HeadQ8<'_>,
@@ -94,30 +94,17 @@ fn products<D: Dot, const N: usize>(
     let sixteens = tiles.len() / FOURS;
     for first in (0..FOURS).step_by(COLUMN) {
         let k: [&[[[i8; 16]; 4]]; COLUMN] = array::from_fn(|g| &tiles[(first + g) * sixteens..][..sixteens]);
-        let mut sums = [[vdupq_n_s32(0); COLUMN]; N];
+        let mut sums = [[vdupq_n_s32(0); N]; COLUMN];
         for plane in 0..2 {
             let q: [&[[i8; 16]]; N] = array::from_fn(|n| &planes[n][plane].as_chunks::<16>().0[..sixteens]);
-            for c in 0..sixteens {
-                let q: [int8x16_t; N] = array::from_fn(|n| load_i8(&q[n][c]));
-                for g in 0..COLUMN {
-                    let k = &k[g][c];
-                    for n in 0..N {
-                        let sum = &mut sums[n][g];
-                        *sum = d.dot_lane::<0>(*sum, load_i8(&k[0]), q[n]);
-                    }
-                    for n in 0..N {
-                        let sum = &mut sums[n][g];
-                        *sum = d.dot_lane::<1>(*sum, load_i8(&k[1]), q[n]);
-                    }
-                    for n in 0..N {
-                        let sum = &mut sums[n][g];
-                        *sum = d.dot_lane::<2>(*sum, load_i8(&k[2]), q[n]);
-                    }
-                    for n in 0..N {
-                        let sum = &mut sums[n][g];
-                        *sum = d.dot_lane::<3>(*sum, load_i8(&k[3]), q[n]);
-                    }
-                }
+            for i in 0..sixteens {
+                let q: [int8x16_t; N] = array::from_fn(|n| load_i8(&q[n][i]));
+                // One by one: the compiler does not unroll what becomes so long.
+                let [a, b, c, d] = &mut sums;
+                add_products(dot, a, &k[0][i], q);
+                add_products(dot, b, &k[1][i], q);
+                add_products(dot, c, &k[2][i], q);
+                add_products(dot, d, &k[3][i], q);
             }
             if plane == 0 {
                 sums = sums.map(|sums| sums.map(vshlq_n_s32::<7>));
@@ -127,17 +114,63 @@ fn products<D: Dot, const N: usize>(
             let dk = load_f32(&head.dk.as_chunks().0[first + g]);
             for n in 0..N {
                 let factor = vmulq_n_f32(dk, scale[n]);
-                let score = vfmaq_f32(vdupq_n_f32(offset[n]), vcvtq_f32_s32(sums[n][g]), factor);
+                let score = vfmaq_f32(vdupq_n_f32(offset[n]), vcvtq_f32_s32(sums[g][n]), factor);
                 store_f32(&mut scores[n][first + g], score);
             }
         }
     }
 }
 
+/// Adds to the sums of `N` queries the products of 4 tokens x 16 dims of K.
+#[inline(always)]
+fn add_products<D: Dot, const N: usize>(
+    dot: D,
+    sums: &mut [int32x4_t; N],
+    k: &[[i8; 16]; 4],
+    q: [int8x16_t; N],
+) {
+    let k = k.each_ref().map(load_i8);
+    for n in 0..N {
+        sums[n] = dot.dot_lane::<0>(sums[n], k[0], q[n]);
+    }
+    for n in 0..N {
+        sums[n] = dot.dot_lane::<1>(sums[n], k[1], q[n]);
+    }
+    for n in 0..N {
+        sums[n] = dot.dot_lane::<2>(sums[n], k[2], q[n]);
+    }
+    for n in 0..N {
+        sums[n] = dot.dot_lane::<3>(sums[n], k[3], q[n]);
+    }
+}
+
+/// Adds to the sums of `N` queries what 16 tokens weigh in 4 dims of V.
+#[inline(always)]
+fn add_weighted<D: Dot, const N: usize>(
+    dot: D,
+    sums: &mut [D::Sums; N],
+    v: &[[u8; 16]; 4],
+    w: [uint8x16_t; N],
+) {
+    let v = v.each_ref().map(load_u8);
+    for n in 0..N {
+        sums[n] = dot.unsigned_dot_lane::<0>(sums[n], v[0], w[n]);
+    }
+    for n in 0..N {
+        sums[n] = dot.unsigned_dot_lane::<1>(sums[n], v[1], w[n]);
+    }
+    for n in 0..N {
+        sums[n] = dot.unsigned_dot_lane::<2>(sums[n], v[2], w[n]);
+    }
+    for n in 0..N {
+        sums[n] = dot.unsigned_dot_lane::<3>(sums[n], v[3], w[n]);
+    }
+}
+
 /// `a_j = fma(dw, sum_t w_t v_tj, a_j * shrink)` for `N` queries, whose `a` are the rows of `out`.
 #[inline(never)]
 fn add_values<D: Dot, const N: usize>(
-    d: D,
+    dot: D,
     weights: &[Weights; N],
     v: &[u8],
     out: &mut [[f32; MAX_HEAD_DIM]; N],
@@ -150,41 +183,20 @@ fn add_values<D: Dot, const N: usize>(
         let sum = u32::from(vaddlvq_u8(w[n][0])) + u32::from(vaddlvq_u8(w[n][1]));
         ROUND.wrapping_sub(128 * sum)
     });
-    // Eight dims x four dims' tokens; heads are multiples of 16.
-    let pairs = v.as_chunks::<16>().0.as_chunks::<FOURS>().0.as_chunks::<2>().0;
+    // Twice 4 dims x twice 16 tokens; heads are multiples of 16.
+    let pairs = v.as_chunks::<16>().0.as_chunks::<4>().0.as_chunks::<2>().0.as_chunks::<2>().0;
     let out = out.each_mut().map(|a| &mut a.as_chunks_mut::<8>().0[..pairs.len()]);
-    for (i, pair) in pairs.iter().enumerate() {
-        let mut sums = [[vdupq_n_u32(0); N]; 2];
-        for half in 0..2 {
-            for n in 0..N {
-                sums[half][n] = vdupq_n_u32(start[n]);
-            }
-        }
-        for t in 0..FOURS / 4 {
-            for half in 0..2 {
-                let v = pair[half].as_chunks::<4>().0;
-                let v = &v[t];
-                for n in 0..N {
-                    let sum = &mut sums[half][n];
-                    *sum = d.unsigned_dot_lane::<0>(*sum, load_u8(&v[0]), w[n][t]);
-                }
-                for n in 0..N {
-                    let sum = &mut sums[half][n];
-                    *sum = d.unsigned_dot_lane::<1>(*sum, load_u8(&v[1]), w[n][t]);
-                }
-                for n in 0..N {
-                    let sum = &mut sums[half][n];
-                    *sum = d.unsigned_dot_lane::<2>(*sum, load_u8(&v[2]), w[n][t]);
-                }
-                for n in 0..N {
-                    let sum = &mut sums[half][n];
-                    *sum = d.unsigned_dot_lane::<3>(*sum, load_u8(&v[3]), w[n][t]);
-                }
-            }
-        }
+    for (i, v) in pairs.iter().enumerate() {
+        let mut sums = [start.map(|start| dot.sums(start)); 2];
+        let [low, high] = &mut sums;
+        add_weighted(dot, low, &v[0][0], w.map(|w| w[0]));
+        add_weighted(dot, high, &v[1][0], w.map(|w| w[0]));
+        add_weighted(dot, low, &v[0][1], w.map(|w| w[1]));
+        add_weighted(dot, high, &v[1][1], w.map(|w| w[1]));
         for n in 0..N {
             for (half, a) in out[n][i].as_chunks_mut::<4>().0.iter_mut().enumerate() {
-                let sum = vsubq_f32(vreinterpretq_f32_u32(sums[half][n]), vdupq_n_f32(math::ROUND));
+                let sum =
+                    vsubq_f32(vreinterpretq_f32_u32(dot.total(sums[half][n])), vdupq_n_f32(math::ROUND));
                 let before = vmulq_n_f32(load_f32(a), weights[n].shrink);
                 store_f32(a, vfmaq_n_f32(before, sum, weights[n].scale));
             }

@@ -9,6 +9,9 @@ use core::arch::asm;
 /// What the two forms of the kernels differ in. The values are tokens: having one proves that the
 /// CPU has the instructions.
 pub(super) trait Dot: Copy {
+    /// Most queries of attention that share each K and V, as far as registers go.
+    const QUERIES: usize;
+
     /// `acc[i] + sum over j < 4 of a[4i + j] * b[4i + j]`, wrapping.
     ///
     /// Exact if no two products exceed 32767 together: at most one of the factors may be -128.
@@ -17,11 +20,22 @@ pub(super) trait Dot: Copy {
     /// `acc[i] + sum over j < 4 of a[4i + j] * b[4L + j]`, as [`Dot::dot`].
     fn dot_lane<const L: i32>(self, acc: int32x4_t, a: int8x16_t, b: int8x16_t) -> int32x4_t;
 
+    /// Four sums of products of bytes without sign.
+    type Sums: Copy;
+
+    /// Sums that begin with `start` each.
+    fn sums(self, start: u32) -> Self::Sums;
+
     /// [`Dot::dot_lane`] of bytes without sign: exact for any.
-    fn unsigned_dot_lane<const L: i32>(self, acc: uint32x4_t, a: uint8x16_t, b: uint8x16_t) -> uint32x4_t;
+    fn unsigned_dot_lane<const L: i32>(self, sums: Self::Sums, a: uint8x16_t, b: uint8x16_t) -> Self::Sums;
+
+    /// The sums in order.
+    fn total(self, sums: Self::Sums) -> uint32x4_t;
 }
 
 impl Dot for DotProd {
+    const QUERIES: usize = 4;
+
     #[inline(always)]
     fn dot(self, mut acc: int32x4_t, a: int8x16_t, b: int8x16_t) -> int32x4_t {
         // SAFETY: `self` proves that the CPU has the instruction, which works on registers only.
@@ -56,10 +70,17 @@ impl Dot for DotProd {
         acc
     }
 
+    type Sums = uint32x4_t;
+
+    #[inline(always)]
+    fn sums(self, start: u32) -> uint32x4_t {
+        vdupq_n_u32(start)
+    }
+
     #[inline(always)]
     fn unsigned_dot_lane<const L: i32>(
         self,
-        mut acc: uint32x4_t,
+        mut sums: uint32x4_t,
         a: uint8x16_t,
         b: uint8x16_t,
     ) -> uint32x4_t {
@@ -68,19 +89,26 @@ impl Dot for DotProd {
         unsafe {
             asm!(
                 ".arch_extension dotprod",
-                "udot {acc:v}.4s, {a:v}.16b, {b:v}.4b[{lane}]",
-                acc = inout(vreg) acc,
+                "udot {sums:v}.4s, {a:v}.16b, {b:v}.4b[{lane}]",
+                sums = inout(vreg) sums,
                 a = in(vreg) a,
                 b = in(vreg) b,
                 lane = const L,
                 options(pure, nomem, nostack, preserves_flags),
             );
         }
-        acc
+        sums
+    }
+
+    #[inline(always)]
+    fn total(self, sums: uint32x4_t) -> uint32x4_t {
+        sums
     }
 }
 
 impl Dot for Neon {
+    const QUERIES: usize = 2;
+
     #[inline(always)]
     fn dot(self, acc: int32x4_t, a: int8x16_t, b: int8x16_t) -> int32x4_t {
         let low = vmull_s8(vget_low_s8(a), vget_low_s8(b));
@@ -93,12 +121,29 @@ impl Dot for Neon {
     fn dot_lane<const L: i32>(self, acc: int32x4_t, a: int8x16_t, b: int8x16_t) -> int32x4_t {
         self.dot(acc, a, vreinterpretq_s8_s32(vdupq_laneq_s32::<L>(vreinterpretq_s32_s8(b))))
     }
+    /// Each sum in two parts, side by side: two sums in the first register, two in the second.
+    type Sums = [uint32x4_t; 2];
+
     #[inline(always)]
-    fn unsigned_dot_lane<const L: i32>(self, acc: uint32x4_t, a: uint8x16_t, b: uint8x16_t) -> uint32x4_t {
+    fn sums(self, start: u32) -> [uint32x4_t; 2] {
+        [vreinterpretq_u32_u64(vdupq_n_u64(u64::from(start))); 2]
+    }
+
+    #[inline(always)]
+    fn unsigned_dot_lane<const L: i32>(
+        self,
+        sums: [uint32x4_t; 2],
+        a: uint8x16_t,
+        b: uint8x16_t,
+    ) -> [uint32x4_t; 2] {
         let b = vreinterpretq_u8_u32(vdupq_laneq_u32::<L>(vreinterpretq_u32_u8(b)));
         // 255 * 255 once fits 16 bits, twice does not.
-        let low = vpaddlq_u16(vmull_u8(vget_low_u8(a), vget_low_u8(b)));
-        let high = vpaddlq_u16(vmull_high_u8(a, b));
-        vaddq_u32(acc, vpaddq_u32(low, high))
+        let (low, high) = (vmull_u8(vget_low_u8(a), vget_low_u8(b)), vmull_high_u8(a, b));
+        [vpadalq_u16(sums[0], low), vpadalq_u16(sums[1], high)]
+    }
+
+    #[inline(always)]
+    fn total(self, sums: [uint32x4_t; 2]) -> uint32x4_t {
+        vpaddq_u32(sums[0], sums[1])
     }
 }

@@ -28,6 +28,7 @@ registers! {
     vdupq_n_s16(v: i16) -> int16x8_t;
     vdupq_n_s32(v: i32) -> int32x4_t;
     vdupq_n_u32(v: u32) -> uint32x4_t;
+    vdupq_n_u64(v: u64) -> arm::uint64x2_t;
     vdupq_n_f32(v: f32) -> float32x4_t;
     vdupq_laneq_s32<L>(v: int32x4_t) -> int32x4_t;
     vdupq_laneq_u32<L>(v: uint32x4_t) -> uint32x4_t;
@@ -35,6 +36,7 @@ registers! {
     vreinterpretq_s8_u8(v: uint8x16_t) -> int8x16_t;
     vreinterpretq_u8_u16(v: uint16x8_t) -> uint8x16_t;
     vreinterpretq_u8_u32(v: uint32x4_t) -> uint8x16_t;
+    vreinterpretq_u32_u64(v: arm::uint64x2_t) -> uint32x4_t;
     vreinterpretq_u16_u32(v: uint32x4_t) -> uint16x8_t;
     vreinterpretq_s8_s32(v: int32x4_t) -> int8x16_t;
     vreinterpretq_s32_s8(v: int8x16_t) -> int32x4_t;
@@ -87,7 +89,7 @@ registers! {
     vmull_high_s8(a: int8x16_t, b: int8x16_t) -> int16x8_t;
     vmull_u8(a: arm::uint8x8_t, b: arm::uint8x8_t) -> uint16x8_t;
     vmull_high_u8(a: uint8x16_t, b: uint8x16_t) -> uint16x8_t;
-    vpaddlq_u16(a: uint16x8_t) -> uint32x4_t;
+    vpadalq_u16(acc: uint32x4_t, a: uint16x8_t) -> uint32x4_t;
     vaddlvq_u8(a: uint8x16_t) -> u16;
     vpadalq_s16(acc: int32x4_t, a: int16x8_t) -> int32x4_t;
     vmlal_s16(acc: int32x4_t, a: int16x4_t, b: int16x4_t) -> int32x4_t;
@@ -111,7 +113,6 @@ registers! {
     vmlaq_s32(acc: int32x4_t, a: int32x4_t, b: int32x4_t) -> int32x4_t;
     vshlq_n_s32<N>(a: int32x4_t) -> int32x4_t;
     vshrq_n_s32<N>(a: int32x4_t) -> int32x4_t;
-    vaddq_u32(a: uint32x4_t, b: uint32x4_t) -> uint32x4_t;
     vpaddq_u32(a: uint32x4_t, b: uint32x4_t) -> uint32x4_t;
     vandq_u32(a: uint32x4_t, b: uint32x4_t) -> uint32x4_t;
     vbicq_u32(a: uint32x4_t, b: uint32x4_t) -> uint32x4_t;
