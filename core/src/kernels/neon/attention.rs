@@ -3,7 +3,7 @@
 
 use super::dot::Dot;
 use super::float::{fold16, no_lanes};
-use super::softmax::{Row, Weights, absorb};
+use super::softmax::{Row, Weights, absorb, weigh};
 use super::vec::*;
 use crate::kv::{BLOCK_TOKENS, HeadQ8};
 use crate::math;
@@ -36,7 +36,9 @@ pub(crate) fn block_q8<D: Dot>(
     }
 }
 
-/// Adds a block to the queries from `first` on: `N` of them, present or not.
+/// Adds a block to the queries from `first` on: `N` of them, present or not. One that sees nothing is
+/// left as it is: its weights are 0 and nothing shrinks, and its sums, never -0.0, do not change by +0.0.
+#[inline(never)]
 fn tile<D: Dot, const N: usize>(
     dot: D,
     group: &mut Group,
@@ -50,20 +52,18 @@ fn tile<D: Dot, const N: usize>(
         return;
     }
     let dims = reference.len();
+    let there = N.min(group.len() - first);
     let mut scores = [[[0.0; 4]; FOURS]; N];
     let planes = array::from_fn(|n| &group.planes[first + n]);
     let offset = array::from_fn(|n| dot16(&group.raw[first + n][..dims], reference) * group.root);
     let scale = array::from_fn(|n| group.scale[first + n]);
     products(dot, planes, (scale, offset), head, &mut scores);
-    let weights = array::from_fn(|n| match seen[n] {
-        0 => Weights::NONE,
-        seen => {
-            let shrink = absorb(&mut group.softmax[first + n], &mut scores[n], seen);
-            Weights::new(&mut scores[n], head.dv, seen, shrink)
-        }
-    });
+    let (mut shrink, mut weights) = ([1.0; N], [Weights::NONE; N]);
+    let (scores, seen) = (&mut scores[..there], &seen[..there]);
+    absorb(&mut group.softmax[first..][..there], scores, seen, &mut shrink[..there]);
+    weigh(scores, head.dv, seen, &mut weights[..there]);
     if let Some(out) = group.out[first..].first_chunk_mut::<N>() {
-        add_values(dot, &weights, head.v, out);
+        add_values(dot, &weights, &shrink, head.v, out);
     }
 }
 
@@ -144,27 +144,32 @@ fn add_products<D: Dot, const N: usize>(
     }
 }
 
-/// Adds to the sums of `N` queries what 16 tokens weigh in 4 dims of V.
+/// Adds to the sums of `N` queries what 16 tokens weigh in twice 4 dims of V.
 #[inline(always)]
 fn add_weighted<D: Dot, const N: usize>(
     dot: D,
-    sums: &mut [D::Sums; N],
-    v: &[[u8; 16]; 4],
+    sums: &mut [[D::Sums; N]; 2],
+    v: [&[[u8; 16]; 4]; 2],
     w: [uint8x16_t; N],
 ) {
-    let v = v.each_ref().map(load_u8);
-    for n in 0..N {
-        sums[n] = dot.unsigned_dot_lane::<0>(sums[n], v[0], w[n]);
+    /// Four tokens.
+    #[inline(always)]
+    fn lane<const L: i32, D: Dot, const N: usize>(
+        dot: D,
+        sums: &mut [[D::Sums; N]; 2],
+        v: [&[[u8; 16]; 4]; 2],
+        w: [uint8x16_t; N],
+    ) {
+        for (sums, v) in sums.iter_mut().zip(v.map(|v| load_u8(&v[L as usize]))) {
+            for n in 0..N {
+                sums[n] = dot.unsigned_dot_lane::<L>(sums[n], v, w[n]);
+            }
+        }
     }
-    for n in 0..N {
-        sums[n] = dot.unsigned_dot_lane::<1>(sums[n], v[1], w[n]);
-    }
-    for n in 0..N {
-        sums[n] = dot.unsigned_dot_lane::<2>(sums[n], v[2], w[n]);
-    }
-    for n in 0..N {
-        sums[n] = dot.unsigned_dot_lane::<3>(sums[n], v[3], w[n]);
-    }
+    lane::<0, D, N>(dot, sums, v, w);
+    lane::<1, D, N>(dot, sums, v, w);
+    lane::<2, D, N>(dot, sums, v, w);
+    lane::<3, D, N>(dot, sums, v, w);
 }
 
 /// `a_j = fma(dw, sum_t w_t v_tj, a_j * shrink)` for `N` queries, whose `a` are the rows of `out`.
@@ -172,6 +177,7 @@ fn add_weighted<D: Dot, const N: usize>(
 fn add_values<D: Dot, const N: usize>(
     dot: D,
     weights: &[Weights; N],
+    shrink: &[f32; N],
     v: &[u8],
     out: &mut [[f32; MAX_HEAD_DIM]; N],
 ) {
@@ -188,16 +194,13 @@ fn add_values<D: Dot, const N: usize>(
     let out = out.each_mut().map(|a| &mut a.as_chunks_mut::<8>().0[..pairs.len()]);
     for (i, v) in pairs.iter().enumerate() {
         let mut sums = [start.map(|start| dot.sums(start)); 2];
-        let [low, high] = &mut sums;
-        add_weighted(dot, low, &v[0][0], w.map(|w| w[0]));
-        add_weighted(dot, high, &v[1][0], w.map(|w| w[0]));
-        add_weighted(dot, low, &v[0][1], w.map(|w| w[1]));
-        add_weighted(dot, high, &v[1][1], w.map(|w| w[1]));
+        add_weighted(dot, &mut sums, [&v[0][0], &v[1][0]], w.map(|w| w[0]));
+        add_weighted(dot, &mut sums, [&v[0][1], &v[1][1]], w.map(|w| w[1]));
         for n in 0..N {
             for (half, a) in out[n][i].as_chunks_mut::<4>().0.iter_mut().enumerate() {
                 let sum =
                     vsubq_f32(vreinterpretq_f32_u32(dot.total(sums[half][n])), vdupq_n_f32(math::ROUND));
-                let before = vmulq_n_f32(load_f32(a), weights[n].shrink);
+                let before = vmulq_n_f32(load_f32(a), shrink[n]);
                 store_f32(a, vfmaq_n_f32(before, sum, weights[n].scale));
             }
         }

@@ -29,9 +29,10 @@ pub(crate) fn block(group: &mut Group, seen: &[usize; QUERIES], head: &HeadF32<'
                 two.copy_from_slice(&products.map(|product| product * group.root));
             }
         }
-        for n in (0..2).filter(|n| seen[*n] > 0) {
-            let shrink = absorb(&mut group.softmax[first + n], &mut scores[n], seen[n]);
-            group.out[first + n][..d].iter_mut().for_each(|a| *a *= shrink);
+        let mut shrink = [0.0; 2];
+        absorb(&mut group.softmax[first..first + 2], &mut scores, seen, &mut shrink);
+        for (a, shrink) in group.out[first..].iter_mut().zip(shrink) {
+            a[..d].iter_mut().for_each(|a| *a *= shrink);
         }
         let [p, p_second] = scores.each_ref().map(|scores| scores.as_flattened());
         let [a, a_second] = &mut group.out.as_chunks_mut::<2>().0[pair];

@@ -166,6 +166,27 @@ memory! {
     load_f32, store_f32: [f32; 4] as float32x4_t = vld1q_f32, vst1q_f32;
 }
 
+/// Array `I` as a register, loaded at every use.
+///
+/// A sum overwrites the register it starts from. The compiler would keep the array in one and copy that,
+/// in the pipes that multiply; loads have pipes of their own.
+#[inline(always)]
+pub(super) fn reload_f32<const I: usize, const N: usize>(from: &[[f32; 4]; N]) -> float32x4_t {
+    const { assert!(I < N) }
+    let v: float32x4_t;
+    // SAFETY: reads exactly array I, which the assertion found to be there; NEON as above.
+    unsafe {
+        asm!(
+            "ldr {v:q}, [{from}, {offset}]",
+            v = lateout(vreg) v,
+            from = in(reg) from.as_ptr(),
+            offset = const 16 * I,
+            options(readonly, nostack, preserves_flags),
+        );
+    }
+    v
+}
+
 /// Four f32 in bytes as they stand in a file (little-endian, as every target of this module is).
 #[inline(always)]
 pub(super) fn load_f32_bytes(from: &[u8; 16]) -> float32x4_t {
