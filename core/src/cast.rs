@@ -3,7 +3,7 @@
 #![allow(unsafe_code)]
 
 use core::fmt;
-use core::mem::{align_of, size_of};
+use core::mem::{align_of, size_of, size_of_val};
 
 /// Alignment in bytes that regions must have, and that every array in them gets.
 pub const REGION_ALIGN: usize = 64;
@@ -48,6 +48,13 @@ pub fn view<T: Pod>(bytes: &[u8]) -> Option<&[T]> {
     fits.then(|| unsafe {
         core::slice::from_raw_parts(bytes.as_ptr().cast::<T>(), bytes.len() / size_of::<T>())
     })
+}
+
+/// The values as bytes.
+#[inline]
+pub fn bytes<T: Pod>(values: &[T]) -> &[u8] {
+    // SAFETY: the very memory of `values`, for as long; Pod has no padding, so that all of it is bytes.
+    unsafe { core::slice::from_raw_parts(values.as_ptr().cast::<u8>(), size_of_val(values)) }
 }
 
 /// As [`view`], writable.

@@ -21,43 +21,80 @@ impl Random {
     }
 }
 
-/// 64-byte aligned blocks of one KV head; stale tokens hold rubbish, NaN scales among it.
+/// What the numbers of a block are like.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Content {
+    /// Any integers, scales of the usual size.
+    Plain,
+    /// The smallest integer everywhere: the largest sums.
+    Smallest,
+    /// Integers and scales of all tokens are the same, and so are the scores.
+    Equal,
+    /// Scales among which there are zero, subnormal, huge and infinite ones, and NaN.
+    Hostile,
+    /// All zero, as where nothing was written yet.
+    Zero,
+}
+
+const CONTENTS: [Content; 5] =
+    [Content::Plain, Content::Smallest, Content::Equal, Content::Hostile, Content::Zero];
+
+/// 64-byte aligned blocks of one KV head; tokens past the last hold rubbish: every float is a NaN.
 struct Blocks {
     bytes: &'static mut [u8],
     slab: usize,
+    kv_type: KvType,
     /// Dequantised K and V, `[tokens, head_dim]` each.
     k: Vec<f32>,
     v: Vec<f32>,
 }
 
 impl Blocks {
-    fn new(d: usize, tokens: usize, hostile: bool, random: &mut Random) -> Blocks {
-        let slab = 2 * BLOCK_TOKENS * (d + 4);
+    fn new(d: usize, tokens: usize, kv_type: KvType, content: Content, random: &mut Random) -> Blocks {
+        let slab = match kv_type {
+            KvType::Q8 => 2 * BLOCK_TOKENS * (d + 4),
+            _ => 2 * BLOCK_TOKENS * d * 4,
+        };
         let bytes = kinglet_tests::model::region(tokens.div_ceil(BLOCK_TOKENS) * slab);
         let (mut k, mut v) = (Vec::new(), Vec::new());
         for t in 0..tokens {
             let mut int8 = |fill: u32| -> Vec<i8> {
-                (0..d).map(|_| if fill == 0 { -128 } else { random.next() as i8 }).collect()
+                let of = |i: usize, random: u32| match content {
+                    Content::Zero => 0,
+                    Content::Smallest => -128,
+                    Content::Equal => (i * 37 % 251) as i8,
+                    _ if fill == 0 => -128,
+                    _ => random as i8,
+                };
+                (0..d).map(|i| of(i, random.next())).collect()
             };
             let (kq, vq) = (int8(t as u32 % 7), int8(t as u32 % 5));
-            let mut scale = |t: usize| match (hostile, t % 11) {
-                (true, 3) => 0.0,
-                (true, 5) => 1e-42,
-                (true, 7) => 3e37,
-                (true, 9) => f32::NAN,
-                _ => 0.002 + random.float().abs() * 0.01,
+            let mut scale = |t: usize| match (content, t % 13) {
+                (Content::Zero, _) | (Content::Hostile, 3) => 0.0,
+                (Content::Hostile, 5) => 1e-42,
+                (Content::Hostile, 7) => 3e37,
+                (Content::Hostile, 9) if t % 2 == 0 => f32::INFINITY,
+                (Content::Hostile, 9) => f32::NAN,
+                (Content::Plain | Content::Hostile, _) => 0.002 + random.float().abs() * 0.01,
+                (Content::Smallest | Content::Equal, _) => 0.01,
             };
             let (dk, dv) = (scale(t), scale(t + 5));
+            let k_row: Vec<f32> = kq.iter().map(|q| f32::from(*q) * dk).collect();
+            let v_row: Vec<f32> = vq.iter().map(|q| f32::from(*q) * dv).collect();
             let at = t / BLOCK_TOKENS * slab;
-            layout::write_q8(&mut bytes[at..at + slab], t % BLOCK_TOKENS, (&kq, dk), (&vq, dv));
-            k.extend(kq.iter().map(|q| f32::from(*q) * dk));
-            v.extend(vq.iter().map(|q| f32::from(*q) * dv));
+            let (bytes, t) = (&mut bytes[at..at + slab], t % BLOCK_TOKENS);
+            match kv_type {
+                KvType::Q8 => layout::write_q8(bytes, t, (&kq, dk), (&vq, dv)),
+                _ => layout::write_f32(bytes, t, &k_row, &v_row),
+            }
+            k.extend(k_row);
+            v.extend(v_row);
         }
-        Blocks { bytes, slab, k, v }
+        Blocks { bytes, slab, kv_type, k, v }
     }
 
     fn attend(&self, isa: Isa, d: usize, queries: &[(Vec<f32>, usize)], reference: &[f32]) -> Vec<Vec<f32>> {
-        let mut group = Group::new(d, 1.0 / (d as f32).sqrt(), KvType::Q8);
+        let mut group = Group::new(d, 1.0 / (d as f32).sqrt(), self.kv_type);
         for (q, visible) in queries {
             group.push(isa, q, *visible, &vec![1.0; d]);
         }
@@ -71,26 +108,87 @@ fn queries(d: usize, visible: &[usize], random: &mut Random) -> Vec<(Vec<f32>, u
     visible.iter().map(|v| ((0..d).map(|_| random.float()).collect(), *v)).collect()
 }
 
+/// What a query is like: any, the largest sums, one that cannot be quantised, nothing.
+fn extreme_queries(d: usize, visible: usize) -> Vec<(Vec<f32>, usize)> {
+    let mut not_finite = vec![1.0; d];
+    not_finite[d / 2] = f32::INFINITY;
+    // The transform of equal elements is one large element; of a lone one, equal elements.
+    let mut lone = vec![0.0; d];
+    lone[0] = 3.0;
+    let all = [vec![1.0; d], vec![-1.0; d], lone, vec![1e-42; d], vec![0.0; d], not_finite, vec![3e37; d]];
+    all.map(|q| (q, visible)).to_vec()
+}
+
+/// Fails unless the results for `queries` are those of the scalar kernel.
+fn check(
+    isa: Isa,
+    d: usize,
+    blocks: &Blocks,
+    queries: &[(Vec<f32>, usize)],
+    random: &mut Random,
+) -> Vec<f32> {
+    let reference: Vec<f32> = (0..d).map(|_| random.float()).collect();
+    let ours = blocks.attend(isa, d, queries, &reference);
+    let want = blocks.attend(Isa::Scalar, d, queries, &reference);
+    for (i, (ours, want)) in ours.iter().zip(&want).enumerate() {
+        for (ours, want) in ours.iter().zip(want) {
+            let same = ours.to_bits() == want.to_bits() || (ours.is_nan() && want.is_nan());
+            let visible = queries.iter().map(|(_, visible)| visible).collect::<Vec<_>>();
+            assert!(same, "{} head {d} query {i} visible {visible:?}: {ours:e} not {want:e}", isa.name());
+        }
+    }
+    want.concat()
+}
+
 #[test]
 fn every_instruction_set_gives_the_bits_of_the_scalar_kernel() {
     let mut random = Random(17);
+    let visible: [&[usize]; 10] = [
+        &[1],
+        &[32],
+        &[100],
+        &[5, 70],
+        &[33, 34, 35],
+        &[64, 1, 65, 2],
+        &[96, 97, 98, 99, 100],
+        &[31, 32, 33, 64, 65, 66],
+        &[100; 7],
+        &[2, 31, 64, 65, 100, 7, 8, 9],
+    ];
     for isa in all_isas() {
         println!("kernels: {}", isa.name());
-        for d in [16, 48, 64, 128, 256] {
-            for hostile in [false, true] {
-                let blocks = Blocks::new(d, 100, hostile, &mut random);
-                for visible in
-                    [&[1][..], &[32], &[33, 34, 35], &[2, 31, 64, 65, 100, 7, 8, 9], &[100; QUERIES]]
-                {
-                    let queries = queries(d, visible, &mut random);
-                    let reference: Vec<f32> = (0..d).map(|_| random.float()).collect();
-                    let ours = blocks.attend(isa, d, &queries, &reference);
-                    let want = blocks.attend(Isa::Scalar, d, &queries, &reference);
-                    for (ours, want) in ours.iter().flatten().zip(want.iter().flatten()) {
-                        let same = ours.to_bits() == want.to_bits() || (ours.is_nan() && want.is_nan());
-                        assert!(same, "{} head {d} visible {visible:?}: {ours:e} not {want:e}", isa.name());
+        for d in [16, 48, 64, 80, 128, 256] {
+            for content in CONTENTS {
+                for kv_type in [KvType::Q8, KvType::F32] {
+                    let blocks = Blocks::new(d, 100, kv_type, content, &mut random);
+                    for visible in visible {
+                        let queries = queries(d, visible, &mut random);
+                        let bits = check(isa, d, &blocks, &queries, &mut random);
+                        assert!(content == Content::Hostile || bits.iter().all(|v| v.is_finite()));
+                        assert!(content != Content::Plain || bits.iter().all(|v| *v != 0.0));
                     }
-                    assert!(hostile || want.iter().flatten().all(|v| v.is_finite()));
+                    check(isa, d, &blocks, &extreme_queries(d, 45), &mut random);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_query_gets_the_same_alone_and_in_any_group() {
+    let mut random = Random(23);
+    for isa in all_isas() {
+        for kv_type in [KvType::Q8, KvType::F32] {
+            let d = 64;
+            let blocks = Blocks::new(d, 100, kv_type, Content::Plain, &mut random);
+            let queries = queries(d, &[100, 3, 64, 65, 33, 99, 1, 50], &mut random);
+            let reference = vec![0.25; d];
+            let alone: Vec<Vec<f32>> =
+                (0..QUERIES).flat_map(|i| blocks.attend(isa, d, &queries[i..i + 1], &reference)).collect();
+            for n in 1..=QUERIES {
+                for first in 0..=QUERIES - n {
+                    let together = blocks.attend(isa, d, &queries[first..first + n], &reference);
+                    assert_eq!(together, alone[first..first + n], "{} {n} from {first}", isa.name());
                 }
             }
         }
@@ -111,7 +209,7 @@ fn close_to_attention_in_f64() {
     let mut random = Random(5);
     for isa in all_isas() {
         for d in [16, 48, 128] {
-            let blocks = Blocks::new(d, 70, false, &mut random);
+            let blocks = Blocks::new(d, 70, KvType::Q8, Content::Plain, &mut random);
             let queries = queries(d, &[1, 40, 70], &mut random);
             let reference: Vec<f32> = (0..d).map(|_| random.float()).collect();
             let ours = blocks.attend(isa, d, &queries, &reference);

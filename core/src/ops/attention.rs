@@ -3,9 +3,12 @@
 use super::{Isa, elementwise};
 #[cfg(target_arch = "x86_64")]
 use crate::kernels::avx2;
-use crate::kernels::scalar::attention::{Softmax, block_f32, block_q8};
+#[cfg(all(target_arch = "aarch64", target_feature = "neon"))]
+use crate::kernels::neon;
+use crate::kernels::scalar::attention::{self as scalar, Softmax};
 use crate::kv::{BLOCK_TOKENS, HeadF32, HeadQ8, KvType};
 use crate::math;
+use core::array;
 
 /// Longest head; `Config` lets no longer one through.
 pub const MAX_HEAD_DIM: usize = 256;
@@ -14,33 +17,41 @@ pub const QUERIES: usize = 8;
 
 /// Query heads of one sequence and one KV head, and the state of their attention.
 ///
-/// About 20 KB, meant for the stack of the task that uses it.
+/// About 25 KB, meant for the stack of the task that uses it. Kernels may compute with the places of
+/// queries that are not there: all zeros, and no position seen.
 #[derive(Clone, Debug)]
 pub struct Group {
     kv_type: KvType,
     head_dim: usize,
     len: usize,
     /// `1 / sqrt(head_dim)`
-    root: f32,
+    pub(crate) root: f32,
     /// The queries after rope.
-    raw: [[f32; MAX_HEAD_DIM]; QUERIES],
+    pub(crate) raw: [[f32; MAX_HEAD_DIM]; QUERIES],
     /// Conditioned and quantised (KV `q8`).
-    q: [[i16; MAX_HEAD_DIM]; QUERIES],
+    pub(crate) q: [[i16; MAX_HEAD_DIM]; QUERIES],
+    /// `q` as `128 * [0] + [1]`, for products of bytes.
+    #[cfg(target_arch = "aarch64")]
+    pub(crate) planes: [Planes; QUERIES],
     /// Quantisation scale times score scale.
-    scale: [f32; QUERIES],
+    pub(crate) scale: [f32; QUERIES],
     /// Positions that each query sees.
     visible: [usize; QUERIES],
-    softmax: [Softmax; QUERIES],
-    out: [[f32; MAX_HEAD_DIM]; QUERIES],
+    pub(crate) softmax: [Softmax; QUERIES],
+    pub(crate) out: [[f32; MAX_HEAD_DIM]; QUERIES],
 }
+
+/// The high and the low plane of a quantised query.
+#[cfg(target_arch = "aarch64")]
+pub(crate) type Planes = [[i8; MAX_HEAD_DIM]; 2];
 
 impl Group {
     /// No queries yet. `root` is `1 / sqrt(head_dim)`.
     ///
     /// # Panics
-    /// If `head_dim` exceeds [`MAX_HEAD_DIM`].
+    /// If `head_dim` exceeds [`MAX_HEAD_DIM`] or is no multiple of 16.
     pub fn new(head_dim: usize, root: f32, kv_type: KvType) -> Self {
-        assert!(head_dim <= MAX_HEAD_DIM);
+        assert!(head_dim <= MAX_HEAD_DIM && head_dim.is_multiple_of(16));
         Group {
             kv_type,
             head_dim,
@@ -48,11 +59,18 @@ impl Group {
             root,
             raw: [[0.0; MAX_HEAD_DIM]; QUERIES],
             q: [[0; MAX_HEAD_DIM]; QUERIES],
+            #[cfg(target_arch = "aarch64")]
+            planes: [[[0; MAX_HEAD_DIM]; 2]; QUERIES],
             scale: [0.0; QUERIES],
             visible: [0; QUERIES],
             softmax: [Softmax::START; QUERIES],
             out: [[0.0; MAX_HEAD_DIM]; QUERIES],
         }
+    }
+
+    /// Elements of a query.
+    pub fn head_dim(&self) -> usize {
+        self.head_dim
     }
 
     /// Number of queries.
@@ -83,8 +101,21 @@ impl Group {
             let dq = math::quantize_i16(conditioned, math::QUERY_MOST, &mut self.q[i][..d]);
             self.scale[i] = dq * (self.root / elementwise::hadamard_run(d) as f32);
             conditioned.fill(0.0);
+            #[cfg(target_arch = "aarch64")]
+            self.split(i);
         }
         self.len += 1;
+    }
+
+    /// Makes the planes of query `i`.
+    #[cfg(target_arch = "aarch64")]
+    fn split(&mut self, i: usize) {
+        let [high, low] = &mut self.planes[i];
+        for ((high, low), q) in high.iter_mut().zip(low).zip(&self.q[i][..self.head_dim]) {
+            // 128 * 127 at most: both fit.
+            let h = (q + 64) >> 7;
+            (*high, *low) = (h as i8, (q - (h << 7)) as i8);
+        }
     }
 
     /// What query `i` got, `[head_dim]`, after [`attend`].
@@ -112,36 +143,36 @@ pub fn attend<'kv>(
     let d = group.head_dim;
     let longest = group.visible[..group.len].iter().copied().max().unwrap_or(0);
     let mut turned = [0.0; MAX_HEAD_DIM];
+    let turned = &mut turned[..d];
     for block in 0..longest.div_ceil(BLOCK_TOKENS) {
         let slab = slab(block);
-        if group.kv_type == KvType::Q8 {
-            reference(block, &mut turned[..d]);
-        }
-        for i in 0..group.len {
-            let seen = BLOCK_TOKENS.min(group.visible[i].saturating_sub(block * BLOCK_TOKENS));
-            if seen == 0 {
-                continue;
-            }
-            let (softmax, out) = (&mut group.softmax[i], &mut group.out[i][..d]);
-            match group.kv_type {
-                KvType::Q8 => {
-                    let head = HeadQ8::new(slab, d).expect("slab of another geometry");
-                    let offset = math::dot(&group.raw[i][..d], &turned[..d]) * group.root;
-                    let query = (&group.q[i][..d], group.scale[i], offset);
-                    match isa {
-                        #[cfg(target_arch = "x86_64")]
-                        Isa::Avx2(token) => avx2::attend_q8(token, softmax, query, &head, seen, out),
-                        _ => block_q8(softmax, query, &head, seen, out),
-                    }
+        let left = |visible: usize| visible.saturating_sub(block * BLOCK_TOKENS);
+        let seen: [usize; QUERIES] = array::from_fn(|i| BLOCK_TOKENS.min(left(group.visible[i])));
+        match group.kv_type {
+            KvType::Q8 => {
+                reference(block, turned);
+                let head = HeadQ8::new(slab, d).expect("slab of another geometry");
+                match isa {
+                    #[cfg(target_arch = "x86_64")]
+                    Isa::Avx2(token) => avx2::attend_q8(token, group, &seen, turned, &head),
+                    #[cfg(all(target_arch = "aarch64", target_feature = "neon"))]
+                    Isa::Neon(token) => neon::attention::block_q8(token, group, &seen, turned, &head),
+                    #[cfg(all(target_arch = "aarch64", target_feature = "neon"))]
+                    Isa::DotProd(token) => neon::attention::block_q8(token, group, &seen, turned, &head),
+                    _ => scalar::block_q8(group, &seen, turned, &head),
                 }
-                KvType::F32 => {
-                    let head = HeadF32::new(slab, d).expect("slab of another geometry");
-                    block_f32(softmax, &group.raw[i][..d], group.root, &head, seen, out);
+            }
+            KvType::F32 => {
+                let head = HeadF32::new(slab, d).expect("slab of another geometry");
+                match isa {
+                    #[cfg(all(target_arch = "aarch64", target_feature = "neon"))]
+                    Isa::Neon(_) | Isa::DotProd(_) => neon::attention_f32::block(group, &seen, &head),
+                    _ => scalar::block_f32(group, &seen, &head),
                 }
             }
         }
     }
-    for i in 0..group.len {
-        group.softmax[i].finish(&mut group.out[i][..d]);
+    for (softmax, out) in group.softmax.iter().zip(&mut group.out).take(group.len) {
+        softmax.finish(&mut out[..d]);
     }
 }

@@ -6,14 +6,26 @@ use super::vec::*;
 use crate::kernels::scalar::attention::Softmax;
 use crate::kv::{BLOCK_TOKENS, HeadQ8};
 use crate::math::Scale;
+use crate::ops::attention::{Group, QUERIES};
 use core::arch::x86_64::*;
 
 /// Groups of four tokens in a block.
 const GROUPS: usize = BLOCK_TOKENS / 4;
 
-/// Adds a block; see `scalar::attention::block_q8`.
+/// Adds a block to every query; see `scalar::attention::block_q8`.
 #[target_feature(enable = "avx2,fma")]
-pub(super) fn block_q8(
+pub(super) fn block_q8(group: &mut Group, seen: &[usize; QUERIES], reference: &[f32], head: &HeadQ8<'_>) {
+    let d = reference.len();
+    for i in (0..QUERIES).filter(|i| seen[*i] > 0) {
+        let offset = dot(&group.raw[i][..d], reference) * group.root;
+        let query = (&group.q[i][..d], group.scale[i], offset);
+        one_q8(&mut group.softmax[i], query, head, seen[i], &mut group.out[i][..d]);
+    }
+}
+
+/// Adds a block to a query; see `scalar::attention::one_q8`.
+#[target_feature(enable = "avx2,fma")]
+fn one_q8(
     softmax: &mut Softmax,
     (q, scale, offset): (&[i16], f32, f32),
     head: &HeadQ8<'_>,
@@ -37,6 +49,19 @@ pub(super) fn block_q8(
     scores.as_flattened_mut()[visible..].fill(0.0);
     let (w, dw) = quantize_weights(&scores);
     weighted(&w, dw, shrink, head.v, a);
+}
+
+/// `math::dot` of two heads, whose length is a multiple of 16.
+#[target_feature(enable = "avx2,fma")]
+fn dot(a: &[f32], b: &[f32]) -> f32 {
+    let mut lanes = [_mm256_setzero_ps(); 2];
+    let pairs = a.as_chunks::<8>().0.as_chunks::<2>().0.iter().zip(b.as_chunks::<8>().0.as_chunks::<2>().0);
+    for (a, b) in pairs {
+        for i in 0..2 {
+            lanes[i] = _mm256_fmadd_ps(load(&a[i]), load(&b[i]), lanes[i]);
+        }
+    }
+    fold16(lanes)
 }
 
 /// `scores[t] = q . k_t` as floats, for all tokens of the block.

@@ -16,8 +16,8 @@ mod unpack256;
 mod unpack32;
 mod vec;
 
-use crate::kernels::scalar::attention::Softmax;
 use crate::kv::HeadQ8;
+use crate::ops::attention::{Group, QUERIES};
 use crate::ops::isa::Avx2;
 use crate::ops::{BlockQ32, BlockQ256, Input, Precision};
 use crate::par::Tile;
@@ -52,9 +52,9 @@ macro_rules! with_token {
 with_token! {
     /// `out[token][row] = w[row] . x[token]` for the rectangle of `out`.
     matmul = by_type, (w: &Matrix<'_>, input: &Input<'_>, out: &mut Tile<'_, f32>);
-    /// Adds a KV block of type `q8` to a query head's attention.
+    /// Adds a KV block of type `q8` to the attention of a group's queries.
     attend_q8 = attention::block_q8, (
-        softmax: &mut Softmax, q: (&[i16], f32, f32), head: &HeadQ8<'_>, visible: usize, a: &mut [f32]
+        group: &mut Group, seen: &[usize; QUERIES], reference: &[f32], head: &HeadQ8<'_>
     );
     /// One block of 32, section 4 of the contract.
     quantize_q32 = quantize::q32, (x: &[f32; 32], precision: Precision, out: &mut BlockQ32);

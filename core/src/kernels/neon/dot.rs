@@ -11,11 +11,16 @@ use core::arch::asm;
 pub(super) trait Dot: Copy {
     /// Whether there is an instruction for it: CPUs without get by with less code.
     const FAST: bool;
+    /// Most queries of attention that share each K and V, as far as registers go.
+    const QUERIES: usize;
 
     /// `acc[i] + sum over j < 4 of a[4i + j] * b[4i + j]`, wrapping.
     ///
     /// Exact if no two products exceed 32767 together: at most one of the factors may be -128.
     fn dot(self, acc: int32x4_t, a: int8x16_t, b: int8x16_t) -> int32x4_t;
+
+    /// `acc[i] + sum over j < 4 of a[4i + j] * b[4L + j]`, as [`Dot::dot`].
+    fn dot_lane<const L: i32>(self, acc: int32x4_t, a: int8x16_t, b: int8x16_t) -> int32x4_t;
 
     /// Adds to `sums[t][part]`, for each group g of four columns, up to four of them, what
     /// [`Dot::dot`] does with the rows' `groups[g][part]` and lane g of `x[t]` in every lane.
@@ -25,28 +30,21 @@ pub(super) trait Dot: Copy {
         x: [int8x16_t; T],
         sums: &mut [[int32x4_t; 2]; T],
     );
+
+    /// Four sums of products of bytes without sign.
+    type Sums: Copy;
+
+    /// Sums that begin with `start` each.
+    fn sums(self, start: u32) -> Self::Sums;
+
+    /// [`Dot::dot_lane`] of bytes without sign: exact for any.
+    fn unsigned_dot_lane<const L: i32>(self, sums: Self::Sums, a: uint8x16_t, b: uint8x16_t) -> Self::Sums;
+
+    /// The sums in order.
+    fn total(self, sums: Self::Sums) -> uint32x4_t;
 }
 
 impl DotProd {
-    /// `acc[i] + sum over j < 4 of a[4i + j] * b[4L + j]`, wrapping.
-    #[inline(always)]
-    fn dot_lane<const L: i32>(self, mut acc: int32x4_t, a: int8x16_t, b: int8x16_t) -> int32x4_t {
-        const { assert!(0 <= L && L < 4) }
-        // SAFETY: `self` proves that the CPU has the instruction, which works on registers only.
-        unsafe {
-            asm!(
-                ".arch_extension dotprod",
-                "sdot {acc:v}.4s, {a:v}.16b, {b:v}.4b[{lane}]",
-                acc = inout(vreg) acc,
-                a = in(vreg) a,
-                b = in(vreg) b,
-                lane = const L,
-                options(pure, nomem, nostack, preserves_flags),
-            );
-        }
-        acc
-    }
-
     #[inline(always)]
     fn lane<const L: i32, const T: usize>(
         self,
@@ -64,6 +62,7 @@ impl DotProd {
 
 impl Dot for DotProd {
     const FAST: bool = true;
+    const QUERIES: usize = 4;
 
     #[inline(always)]
     fn dot(self, mut acc: int32x4_t, a: int8x16_t, b: int8x16_t) -> int32x4_t {
@@ -75,6 +74,24 @@ impl Dot for DotProd {
                 acc = inout(vreg) acc,
                 a = in(vreg) a,
                 b = in(vreg) b,
+                options(pure, nomem, nostack, preserves_flags),
+            );
+        }
+        acc
+    }
+
+    #[inline(always)]
+    fn dot_lane<const L: i32>(self, mut acc: int32x4_t, a: int8x16_t, b: int8x16_t) -> int32x4_t {
+        const { assert!(0 <= L && L < 4) }
+        // SAFETY: `self` proves that the CPU has the instruction, which works on registers only.
+        unsafe {
+            asm!(
+                ".arch_extension dotprod",
+                "sdot {acc:v}.4s, {a:v}.16b, {b:v}.4b[{lane}]",
+                acc = inout(vreg) acc,
+                a = in(vreg) a,
+                b = in(vreg) b,
+                lane = const L,
                 options(pure, nomem, nostack, preserves_flags),
             );
         }
@@ -103,10 +120,46 @@ impl Dot for DotProd {
             self.lane::<3, T>(group, x, sums);
         }
     }
+
+    type Sums = uint32x4_t;
+
+    #[inline(always)]
+    fn sums(self, start: u32) -> uint32x4_t {
+        vdupq_n_u32(start)
+    }
+
+    #[inline(always)]
+    fn unsigned_dot_lane<const L: i32>(
+        self,
+        mut sums: uint32x4_t,
+        a: uint8x16_t,
+        b: uint8x16_t,
+    ) -> uint32x4_t {
+        const { assert!(0 <= L && L < 4) }
+        // SAFETY: `self` proves that the CPU has the instruction, which works on registers only.
+        unsafe {
+            asm!(
+                ".arch_extension dotprod",
+                "udot {sums:v}.4s, {a:v}.16b, {b:v}.4b[{lane}]",
+                sums = inout(vreg) sums,
+                a = in(vreg) a,
+                b = in(vreg) b,
+                lane = const L,
+                options(pure, nomem, nostack, preserves_flags),
+            );
+        }
+        sums
+    }
+
+    #[inline(always)]
+    fn total(self, sums: uint32x4_t) -> uint32x4_t {
+        sums
+    }
 }
 
 impl Dot for Neon {
     const FAST: bool = false;
+    const QUERIES: usize = 2;
 
     #[inline(always)]
     fn dot(self, acc: int32x4_t, a: int8x16_t, b: int8x16_t) -> int32x4_t {
@@ -116,6 +169,10 @@ impl Dot for Neon {
         vpadalq_s16(acc, vpaddq_s16(low, high))
     }
 
+    #[inline(always)]
+    fn dot_lane<const L: i32>(self, acc: int32x4_t, a: int8x16_t, b: int8x16_t) -> int32x4_t {
+        self.dot(acc, a, vreinterpretq_s8_s32(vdupq_laneq_s32::<L>(vreinterpretq_s32_s8(b))))
+    }
     /// A loop over lanes: unrolled it would be four times the code for CPUs that few boards have.
     #[inline(always)]
     fn dot_lanes<const G: usize, const T: usize>(
@@ -135,5 +192,31 @@ impl Dot for Neon {
             }
             lane = vaddq_u8(lane, vdupq_n_u8(4));
         }
+    }
+
+    /// Each sum in two parts, side by side: two sums in the first register, two in the second.
+    type Sums = [uint32x4_t; 2];
+
+    #[inline(always)]
+    fn sums(self, start: u32) -> [uint32x4_t; 2] {
+        [vreinterpretq_u32_u64(vdupq_n_u64(u64::from(start))); 2]
+    }
+
+    #[inline(always)]
+    fn unsigned_dot_lane<const L: i32>(
+        self,
+        sums: [uint32x4_t; 2],
+        a: uint8x16_t,
+        b: uint8x16_t,
+    ) -> [uint32x4_t; 2] {
+        let b = vreinterpretq_u8_u32(vdupq_laneq_u32::<L>(vreinterpretq_u32_u8(b)));
+        // 255 * 255 once fits 16 bits, twice does not.
+        let (low, high) = (vmull_u8(vget_low_u8(a), vget_low_u8(b)), vmull_high_u8(a, b));
+        [vpadalq_u16(sums[0], low), vpadalq_u16(sums[1], high)]
+    }
+
+    #[inline(always)]
+    fn total(self, sums: [uint32x4_t; 2]) -> uint32x4_t {
+        vpaddq_u32(sums[0], sums[1])
     }
 }

@@ -91,7 +91,7 @@ pub(super) fn matmul<F: Registers>(w: &Matrix<'_>, input: &Input<'_>, out: &mut 
 
 /// The outputs of two rows and `T` tokens, all of the same length.
 #[inline(never)]
-fn panel<F: Registers, const T: usize>(w: [&[F::Raw]; 2], x: [&[f32]; T]) -> [[f32; 2]; T] {
+pub(super) fn panel<F: Registers, const T: usize>(w: [&[F::Raw]; 2], x: [&[f32]; T]) -> [[f32; 2]; T] {
     let k = w[0].len();
     let (w16, x16) = (w.map(|row| row[..k].as_chunks::<16>()), x.map(|token| token[..k].as_chunks::<16>()));
     let chunks = w16[0].0.len();

@@ -3,6 +3,8 @@
 //! Compiled where every CPU of the target has NEON, so that only the dot product needs proof at run
 //! time: a token of `ops::isa`. Must not know threads or models.
 
+pub(crate) mod attention;
+pub(crate) mod attention_f32;
 mod block256;
 mod block32;
 mod dot;
@@ -11,6 +13,7 @@ mod float;
 mod panel;
 mod panel256;
 mod quantize;
+mod softmax;
 mod unpack256;
 mod unpack32;
 mod vec;

@@ -3,7 +3,7 @@
 #![allow(unsafe_code)]
 
 pub(super) use core::arch::aarch64::{
-    float32x4_t, int8x16_t, int16x4_t, int16x8_t, int32x4_t, uint8x16_t, uint32x4_t,
+    float32x4_t, int8x16_t, int16x4_t, int16x8_t, int32x4_t, uint8x16_t, uint16x8_t, uint32x4_t,
 };
 use core::arch::{aarch64 as arm, asm};
 
@@ -28,10 +28,17 @@ registers! {
     vdupq_n_s16(v: i16) -> int16x8_t;
     vdupq_n_s32(v: i32) -> int32x4_t;
     vdupq_n_u32(v: u32) -> uint32x4_t;
+    vdupq_n_u64(v: u64) -> arm::uint64x2_t;
     vdupq_n_f32(v: f32) -> float32x4_t;
+    vdupq_laneq_s32<L>(v: int32x4_t) -> int32x4_t;
+    vdupq_laneq_u32<L>(v: uint32x4_t) -> uint32x4_t;
 
     vreinterpretq_s8_u8(v: uint8x16_t) -> int8x16_t;
+    vreinterpretq_u8_u16(v: uint16x8_t) -> uint8x16_t;
     vreinterpretq_u8_u32(v: uint32x4_t) -> uint8x16_t;
+    vreinterpretq_u32_u64(v: arm::uint64x2_t) -> uint32x4_t;
+    vreinterpretq_u16_u32(v: uint32x4_t) -> uint16x8_t;
+    vreinterpretq_s8_s32(v: int32x4_t) -> int8x16_t;
     vreinterpretq_s32_s8(v: int8x16_t) -> int32x4_t;
     vreinterpretq_s32_f32(v: float32x4_t) -> int32x4_t;
     vreinterpretq_u32_f32(v: float32x4_t) -> uint32x4_t;
@@ -66,8 +73,11 @@ registers! {
     vtrn2q_f32(a: float32x4_t, b: float32x4_t) -> float32x4_t;
     vextq_f32<N>(a: float32x4_t, b: float32x4_t) -> float32x4_t;
     vzip1q_s8(a: int8x16_t, b: int8x16_t) -> int8x16_t;
+    vuzp1q_u8(a: uint8x16_t, b: uint8x16_t) -> uint8x16_t;
+    vuzp1q_u16(a: uint16x8_t, b: uint16x8_t) -> uint16x8_t;
 
     vget_low_s8(a: int8x16_t) -> arm::int8x8_t;
+    vget_low_u8(a: uint8x16_t) -> arm::uint8x8_t;
     vget_low_s16(a: int16x8_t) -> int16x4_t;
     vcombine_s8(a: arm::int8x8_t, b: arm::int8x8_t) -> int8x16_t;
     vcombine_s16(a: int16x4_t, b: int16x4_t) -> int16x8_t;
@@ -80,6 +90,10 @@ registers! {
 
     vmull_s8(a: arm::int8x8_t, b: arm::int8x8_t) -> int16x8_t;
     vmull_high_s8(a: int8x16_t, b: int8x16_t) -> int16x8_t;
+    vmull_u8(a: arm::uint8x8_t, b: arm::uint8x8_t) -> uint16x8_t;
+    vmull_high_u8(a: uint8x16_t, b: uint8x16_t) -> uint16x8_t;
+    vpadalq_u16(acc: uint32x4_t, a: uint16x8_t) -> uint32x4_t;
+    vaddlvq_u8(a: uint8x16_t) -> u16;
     vpadalq_s16(acc: int32x4_t, a: int16x8_t) -> int32x4_t;
     vmlal_s16(acc: int32x4_t, a: int16x4_t, b: int16x4_t) -> int32x4_t;
     vmlal_high_s16(acc: int32x4_t, a: int16x8_t, b: int16x8_t) -> int32x4_t;
@@ -104,7 +118,9 @@ registers! {
     vmlaq_s32(acc: int32x4_t, a: int32x4_t, b: int32x4_t) -> int32x4_t;
     vshlq_n_s32<N>(a: int32x4_t) -> int32x4_t;
     vshrq_n_s32<N>(a: int32x4_t) -> int32x4_t;
+    vpaddq_u32(a: uint32x4_t, b: uint32x4_t) -> uint32x4_t;
     vandq_u32(a: uint32x4_t, b: uint32x4_t) -> uint32x4_t;
+    vbicq_u32(a: uint32x4_t, b: uint32x4_t) -> uint32x4_t;
     vmaxq_u32(a: uint32x4_t, b: uint32x4_t) -> uint32x4_t;
     vmaxvq_u32(a: uint32x4_t) -> u32;
 
@@ -115,6 +131,10 @@ registers! {
     vnegq_f32(a: float32x4_t) -> float32x4_t;
     vfmaq_f32(acc: float32x4_t, a: float32x4_t, b: float32x4_t) -> float32x4_t;
     vfmsq_f32(acc: float32x4_t, a: float32x4_t, b: float32x4_t) -> float32x4_t;
+    vmulq_n_f32(a: float32x4_t, b: f32) -> float32x4_t;
+    vfmaq_n_f32(acc: float32x4_t, a: float32x4_t, b: f32) -> float32x4_t;
+    vmaxnmq_f32(a: float32x4_t, b: float32x4_t) -> float32x4_t;
+    vmaxnmvq_f32(a: float32x4_t) -> f32;
     vsqrtq_f32(a: float32x4_t) -> float32x4_t;
     vgetq_lane_f32<L>(a: float32x4_t) -> f32;
     vcvtq_f32_s32(a: int32x4_t) -> float32x4_t;
@@ -144,17 +164,32 @@ macro_rules! memory {
 }
 
 memory! {
+    load_u8, store_u8: [u8; 16] as uint8x16_t = vld1q_u8, vst1q_u8;
     load_i8, store_i8: [i8; 16] as int8x16_t = vld1q_s8, vst1q_s8;
     load_i16, store_i16: [i16; 8] as int16x8_t = vld1q_s16, vst1q_s16;
     load_i32, store_i32: [i32; 4] as int32x4_t = vld1q_s32, vst1q_s32;
     load_f32, store_f32: [f32; 4] as float32x4_t = vld1q_f32, vst1q_f32;
 }
 
-/// The array as a register.
+/// Array `I` as a register, loaded at every use.
+///
+/// A sum overwrites the register it starts from. The compiler would keep the array in one and copy that,
+/// in the pipes that multiply; loads have pipes of their own.
 #[inline(always)]
-pub(super) fn load_u8(from: &[u8; 16]) -> uint8x16_t {
-    // SAFETY: reads exactly the array, for which any alignment will do; NEON as above.
-    unsafe { arm::vld1q_u8(from.as_ptr()) }
+pub(super) fn reload_f32<const I: usize, const N: usize>(from: &[[f32; 4]; N]) -> float32x4_t {
+    const { assert!(I < N) }
+    let v: float32x4_t;
+    // SAFETY: reads exactly array I, which the assertion found to be there; NEON as above.
+    unsafe {
+        asm!(
+            "ldr {v:q}, [{from}, {offset}]",
+            v = lateout(vreg) v,
+            from = in(reg) from.as_ptr(),
+            offset = const 16 * I,
+            options(readonly, nostack, preserves_flags),
+        );
+    }
+    v
 }
 
 /// Four f32 in bytes as they stand in a file (little-endian, as every target of this module is).

@@ -1,10 +1,11 @@
-//! One query head against one KV block, and the online softmax that joins the blocks.
+//! A group's queries against one KV block, and the online softmax that joins the blocks.
 //!
-//! Section 6 of the contract. State of a head: the largest score `m`, the sum `l`, and the
-//! weighted values `a` (`[head_dim]`, in the caller's output slice).
+//! Section 6 of the contract. State of a query: the largest score `m`, the sum `l`, and the
+//! weighted values `a` (`[head_dim]`, in the group's `out`).
 
 use crate::kv::{BLOCK_TOKENS, HeadF32, HeadQ8};
 use crate::math;
+use crate::ops::attention::{Group, QUERIES};
 
 /// Running maximum and sum of a head's softmax.
 #[derive(Clone, Copy, Debug)]
@@ -39,10 +40,21 @@ impl Softmax {
     }
 }
 
-/// Adds a `q8` block. `q`: `[head_dim]`; `scale` = its quantisation scale times the score scale;
-/// `offset` is what every score of the block has besides; the first `visible` tokens of the block
-/// count; `a`: `[head_dim]`.
-pub fn block_q8(
+/// Adds a `q8` block to every query of the group. Query i sees the first `seen[i]` tokens of the block;
+/// `reference`, `[head_dim]`, is what was taken off its K.
+pub fn block_q8(group: &mut Group, seen: &[usize; QUERIES], reference: &[f32], head: &HeadQ8<'_>) {
+    let d = reference.len();
+    for i in (0..QUERIES).filter(|i| seen[*i] > 0) {
+        let offset = math::dot(&group.raw[i][..d], reference) * group.root;
+        let query = (&group.q[i][..d], group.scale[i], offset);
+        one_q8(&mut group.softmax[i], query, head, seen[i], &mut group.out[i][..d]);
+    }
+}
+
+/// Adds a `q8` block to a query. `q`: `[head_dim]`; `scale` = its quantisation scale times the score
+/// scale; `offset` is what every score of the block has besides; the first `visible` tokens of the
+/// block count; `a`: `[head_dim]`.
+fn one_q8(
     softmax: &mut Softmax,
     (q, scale, offset): (&[i16], f32, f32),
     head: &HeadQ8<'_>,
@@ -91,11 +103,19 @@ pub fn block_q8(
     }
 }
 
-/// Adds an `f32` block; as [`block_q8`], with `scale` the score scale.
-pub fn block_f32(
+/// Adds an `f32` block to every query of the group, as [`block_q8`].
+pub fn block_f32(group: &mut Group, seen: &[usize; QUERIES], head: &HeadF32<'_>) {
+    let d = group.head_dim();
+    for i in (0..QUERIES).filter(|i| seen[*i] > 0) {
+        let query = (&group.raw[i][..d], group.root);
+        one_f32(&mut group.softmax[i], query, head, seen[i], &mut group.out[i][..d]);
+    }
+}
+
+/// Adds an `f32` block to a query, as [`one_q8`], with `scale` the score scale.
+fn one_f32(
     softmax: &mut Softmax,
-    q: &[f32],
-    scale: f32,
+    (q, scale): (&[f32], f32),
     head: &HeadF32<'_>,
     visible: usize,
     a: &mut [f32],
