@@ -86,18 +86,24 @@ const FILES: [File; 3] = [
 /// Figures of a loop on both kinds of core, by its label.
 pub type Figures<'a> = &'a dyn Fn(&str) -> Option<[f64; 2]>;
 
-/// Cycles per token of prefill on a kind of core. `None` where a loop was not analysed.
-fn prefill_cycles(file: &File, figures: Figures<'_>, prompt: f64, core: usize) -> Option<f64> {
+/// Parts of a token of prefill.
+const PARTS: [&str; 5] = ["coarse products", "fine products", "unpacking", "attention", "the rest"];
+
+/// Cycles per token of prefill on a kind of core, by part. `None` where a loop was not analysed.
+fn prefill_cycles(file: &File, figures: Figures<'_>, prompt: f64, core: usize) -> Option<[f64; PARTS.len()]> {
     let at = |label| figures(label).map(|f| f[core]);
-    let products = COARSE / at(file.gemm[0])? + (FINE + OUTPUT / prompt) / at(file.gemm[1])?;
     let per_weight = match file.unpack {
         Some(label) => at(label)?,
         None => UNPACK_32 / IPC[core],
     };
-    let unpack = (COARSE + FINE) * per_weight / PANEL_TOKENS;
-    // A token sees half of the prompt on average.
-    let attention = attention_cycles(figures, [labels::SCORES, labels::VALUES], prompt / 2.0, core)?;
-    Some(products + unpack + attention + VALUES * PER_VALUE / IPC[core])
+    Some([
+        COARSE / at(file.gemm[0])?,
+        (FINE + OUTPUT / prompt) / at(file.gemm[1])?,
+        (COARSE + FINE) * per_weight / PANEL_TOKENS,
+        // A token sees half of the prompt on average.
+        attention_cycles(figures, [labels::SCORES, labels::VALUES], prompt / 2.0, core)?,
+        VALUES * PER_VALUE / IPC[core],
+    ])
 }
 
 /// Cycles of a token's attention over `positions`.
@@ -116,7 +122,7 @@ fn shared(cycles: [f64; 2], kinds: usize) -> f64 {
 /// Seconds per token of a prompt.
 fn prefill(file: &File, figures: Figures<'_>, prompt: f64, kinds: usize) -> Option<f64> {
     let cycles = [prefill_cycles(file, figures, prompt, 0)?, prefill_cycles(file, figures, prompt, 1)?];
-    Some(shared(cycles, kinds))
+    Some(shared(cycles.map(|parts| parts.iter().sum()), kinds))
 }
 
 /// Seconds that the memory alone needs for a token of decode.
@@ -169,6 +175,14 @@ pub fn text(figures: Figures<'_>) -> String {
                 text.push_str(&format!("   {:>6} {share:>5.1} %", speed(seconds)));
             }
             text.push('\n');
+        }
+    }
+    for file in &FILES {
+        if let Some(cycles) = prefill_cycles(file, figures, 2048.0, 0) {
+            let parts: Vec<String> =
+                PARTS.iter().zip(cycles).map(|(part, n)| format!("{part} {:.1}", n / 1e6)).collect();
+            let name = file.name;
+            text.push_str(&format!("{name}, M cycles of an A76 per token of 2048: {}\n", parts.join(", ")));
         }
     }
     text.push_str(&goals(figures));
