@@ -4,6 +4,7 @@
 //! kernel under a new name cannot drop out of sight.
 
 use crate::requantized::WeightType;
+use core::ops::RangeInclusive;
 
 /// Where a kernel runs, so that it can be traced: a small model of the tests, or the real one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,7 +49,7 @@ pub enum Work {
 }
 
 /// A loop.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Kernel {
     /// For the table.
     pub label: &'static str,
@@ -58,6 +59,8 @@ pub struct Kernel {
     pub source: Source,
     /// What is cut out.
     pub cut: Cut,
+    /// Dot products in it: what tells coarse from fine activations, which share their code.
+    pub dots: RangeInclusive<u64>,
     /// How its work is counted.
     pub work: Work,
     /// Multiply-adds per cycle at least, or cycles per byte at most.
@@ -69,36 +72,53 @@ const Q8_0: Source = Source::Fixture("qwen2-tiny.Q8_0.gguf");
 const Q4_K: Source = Source::Fixture("qwen3-tiny.Q4_K_M.gguf");
 const Q5_0: Source = Source::Real(WeightType::Q4KM);
 
-const fn gemm(label: &'static str, function: &'static str, source: Source, planes: u64, unit: u64) -> Kernel {
+/// A call: the loop over tokens and what is around it. `dots`: those with one plane, surplus and minima not counted.
+const fn gemm(
+    label: &'static str,
+    function: &'static str,
+    source: Source,
+    planes: u64,
+    (dots, unit): (u64, u64),
+) -> Kernel {
     let work = Work::MultiplyAdds { planes, unit };
-    Kernel { label, function, source, cut: Cut::Turn, work, goal: None }
+    Kernel { label, function, source, cut: Cut::Call, dots: about(planes * dots), work, goal: None }
 }
 
+/// `block`: its bytes and weights; `rows` are read side by side.
 const fn gemv(
     label: &'static str,
     function: &'static str,
     source: Source,
     planes: u64,
-    block: (u64, u64),
+    (rows, block): (u64, (u64, u64)),
 ) -> Kernel {
-    // Four rows at least.
-    let work = Work::WeightBytes { planes, unit: 4 * block.1, block };
-    Kernel { label, function, source, cut: Cut::Turn, work, goal: None }
+    let work = Work::WeightBytes { planes, unit: rows * block.1, block };
+    let dots = about(planes * rows * block.1 / 16);
+    Kernel { label, function, source, cut: Cut::Turn, dots, work, goal: None }
 }
+
+/// So many, and up to an eighth more for corrections.
+const fn about(dots: u64) -> RangeInclusive<u64> {
+    dots..=dots + dots / 8
+}
+
+/// Any number.
+const ANY: RangeInclusive<u64> = 0..=u64::MAX;
 
 const fn attention(label: &'static str, function: &'static str, planes: u64) -> Kernel {
     let work = Work::MultiplyAdds { planes, unit: 1 };
-    Kernel { label, function, source: Q4_K, cut: Cut::Call, work, goal: None }
+    Kernel { label, function, source: Q4_K, cut: Cut::Call, dots: ANY, work, goal: None }
 }
 
 const fn unpack(label: &'static str, function: &'static str) -> Kernel {
     // Eight rows of a block of 256.
     let work = Work::Weights(8 * 256);
-    Kernel { label, function, source: Q4_K, cut: Cut::Call, work, goal: None }
+    Kernel { label, function, source: Q4_K, cut: Cut::Call, dots: ANY, work, goal: None }
 }
 
-const fn least(goal: f64, kernel: Kernel) -> Kernel {
-    Kernel { goal: Some(goal), ..kernel }
+const fn least(goal: f64, mut kernel: Kernel) -> Kernel {
+    kernel.goal = Some(goal);
+    kernel
 }
 
 /// Bytes and weights of blocks.
@@ -107,6 +127,12 @@ const BLOCK_Q5_0: (u64, u64) = (22, 32);
 const BLOCK_Q8_0: (u64, u64) = (34, 32);
 const BLOCK_Q4_K: (u64, u64) = (144, 256);
 const BLOCK_Q6_K: (u64, u64) = (210, 256);
+
+/// Tokens that the small models read, all in one call of a kernel.
+pub const TOKENS: u64 = 64;
+/// Dot products of a call, and multiply-adds of a block of eight rows.
+const TILE_32: (u64, u64) = (TOKENS * 8 * 32 / 16, 8 * 32);
+const TILE_256: (u64, u64) = (TOKENS * 8 * 256 / 16, 8 * 256);
 
 /// Multiply-adds per cycle that a GEMM of blocks of 32 should reach, of blocks of 256, and attention.
 const GEMM_32: f64 = 18.0;
@@ -137,26 +163,23 @@ pub mod labels {
 
 /// All loops.
 pub const KERNELS: &[Kernel] = &[
-    least(GEMM_32, gemm(labels::GEMM_32, "block32::add_block::<DotProd, false, false>", Q8_0, 1, 8 * 32)),
-    gemm(labels::GEMM_32_FINE, "block32::add_block::<DotProd, true, false>", Q8_0, 2, 8 * 32),
-    least(
-        GEMM_256,
-        gemm(labels::GEMM_Q4_K, "block256::add_block::<DotProd, 8, false, true>", Q4_K, 1, 8 * 256),
-    ),
-    gemm(labels::GEMM_Q4_K_FINE, "block256::add_block::<DotProd, 8, true, true>", Q4_K, 2, 8 * 256),
-    least(GEMM_256, gemm("GEMM Q6_K", "block256::add_block::<DotProd, 16, false, false>", Q4_K, 1, 8 * 256)),
-    gemm("GEMM Q6_K fine", "block256::add_block::<DotProd, 16, true, false>", Q4_K, 2, 8 * 256),
-    unpack(labels::UNPACK_Q4_K, "<Panel>::unpack::<Q4K, false>"),
-    unpack("unpack Q6_K", "<Panel>::unpack::<Q6K, false>"),
-    least(GEMV, gemv(labels::GEMV_Q4_0, "block32::few::<Q4_0, DotProd, false>", Q4_0, 1, BLOCK_Q4_0)),
-    gemv(labels::GEMV_Q4_0_FINE, "block32::few::<Q4_0, DotProd, true>", Q4_0, 2, BLOCK_Q4_0),
-    gemv("GEMV Q5_0", "block32::few::<Q5_0, DotProd, false>", Q5_0, 1, BLOCK_Q5_0),
-    least(GEMV, gemv(labels::GEMV_Q8_0, "block32::few::<Q8_0, DotProd, false>", Q8_0, 1, BLOCK_Q8_0)),
-    gemv(labels::GEMV_Q8_0_FINE, "block32::few::<Q8_0, DotProd, true>", Q8_0, 2, BLOCK_Q8_0),
-    least(GEMV, gemv(labels::GEMV_Q4_K, "block256::few::<Q4K, DotProd, false>", Q4_K, 1, BLOCK_Q4_K)),
-    gemv(labels::GEMV_Q4_K_FINE, "block256::few::<Q4K, DotProd, true>", Q4_K, 2, BLOCK_Q4_K),
-    gemv("GEMV Q6_K", "block256::few::<Q6K, DotProd, false>", Q4_K, 1, BLOCK_Q6_K),
-    gemv("GEMV Q6_K fine", "block256::few::<Q6K, DotProd, true>", Q4_K, 2, BLOCK_Q6_K),
+    least(GEMM_32, gemm(labels::GEMM_32, "block32::add_block::<DotProd, 8, false>", Q8_0, 1, TILE_32)),
+    gemm(labels::GEMM_32_FINE, "block32::add_block::<DotProd, 8, true>", Q8_0, 2, TILE_32),
+    least(GEMM_256, gemm(labels::GEMM_Q4_K, "panel256::add_block::<DotProd, 4, 8, true>", Q4_K, 1, TILE_256)),
+    gemm(labels::GEMM_Q4_K_FINE, "panel256::add_block::<DotProd, 4, 8, true>", Q4_K, 2, TILE_256),
+    least(GEMM_256, gemm("GEMM Q6_K", "panel256::add_block::<DotProd, 4, 16, true>", Q4_K, 1, TILE_256)),
+    gemm("GEMM Q6_K fine", "panel256::add_block::<DotProd, 4, 16, true>", Q4_K, 2, TILE_256),
+    unpack(labels::UNPACK_Q4_K, "<Panel>::unpack::<Q4K>"),
+    unpack("unpack Q6_K", "<Panel>::unpack::<Q6K>"),
+    least(GEMV, gemv(labels::GEMV_Q4_0, "block32::few::<Q4_0, DotProd, false>", Q4_0, 1, (8, BLOCK_Q4_0))),
+    gemv(labels::GEMV_Q4_0_FINE, "block32::few::<Q4_0, DotProd, true>", Q4_0, 2, (8, BLOCK_Q4_0)),
+    gemv("GEMV Q5_0", "block32::few::<Q5_0, DotProd, false>", Q5_0, 1, (8, BLOCK_Q5_0)),
+    least(GEMV, gemv(labels::GEMV_Q8_0, "block32::few::<Q8_0, DotProd, false>", Q8_0, 1, (8, BLOCK_Q8_0))),
+    gemv(labels::GEMV_Q8_0_FINE, "block32::few::<Q8_0, DotProd, true>", Q8_0, 2, (8, BLOCK_Q8_0)),
+    least(GEMV, gemv(labels::GEMV_Q4_K, "block256::few::<Q4K, DotProd, false>", Q4_K, 1, (4, BLOCK_Q4_K))),
+    gemv(labels::GEMV_Q4_K_FINE, "block256::few::<Q4K, DotProd, true>", Q4_K, 2, (4, BLOCK_Q4_K)),
+    gemv("GEMV Q6_K", "block256::few::<Q6K, DotProd, false>", Q4_K, 1, (4, BLOCK_Q6_K)),
+    gemv("GEMV Q6_K fine", "block256::few::<Q6K, DotProd, true>", Q4_K, 2, (4, BLOCK_Q6_K)),
     attention(labels::SCORES, "neon::attention::products::<DotProd, 4>", 2),
     attention(labels::VALUES, "neon::attention::add_values::<DotProd, 4>", 1),
     attention(labels::SCORES_FEW, "neon::attention::products::<DotProd, 2>", 2),

@@ -160,11 +160,19 @@ fn analyse(
     let mut analysed = Vec::new();
     for source in sources {
         let here: Vec<_> = found.iter().filter(|(k, _)| k.source == source).collect();
-        let ranges = here.iter().map(|(_, f)| format!("trace={:x}-{:x}", f.addresses.start, f.addresses.end));
+        // Two loops can lie in one function.
+        let mut places: Vec<&Function> = Vec::new();
+        here.iter().map(|(_, f)| *f).for_each(|f| {
+            if !places.iter().any(|p| p.addresses == f.addresses) {
+                places.push(f);
+            }
+        });
+        let ranges = places.iter().map(|f| format!("trace={:x}-{:x}", f.addresses.start, f.addresses.end));
         let text = emulator.run(CPU, program, &run_args(source)?, "mca", &ranges.collect::<Vec<_>>())?;
-        let traces = slices::parse(&text, here.len()).context("trace")?;
-        for ((kernel, function), trace) in here.into_iter().zip(traces) {
-            match analyse_one(program, kernel, function, &trace, print_code)? {
+        let traces = slices::parse(&text, places.len()).context("trace")?;
+        for (kernel, function) in here {
+            let Some(i) = places.iter().position(|p| p.addresses == function.addresses) else { continue };
+            match analyse_one(program, kernel, function, &traces[i], print_code)? {
                 Some(one) => analysed.push(one),
                 None => faults.push(format!("{}: its loop never ran", kernel.label)),
             }
@@ -179,10 +187,10 @@ fn run_args(source: Source) -> Outcome<Vec<String>> {
     let (path, numbers) = match source {
         Source::Fixture(name) => {
             let folder = sh::target_dir()?.join("icount");
-            (aarch64::unpacked(name, &folder)?, "--pp 64 --tg 3")
+            (aarch64::unpacked(name, &folder)?, format!("--pp {} --tg 3", goals::TOKENS))
         }
         // Every kernel of a token runs in the first one.
-        Source::Real(ty) => (requantized::ensure(ty)?, "--pp 0 --tg 1"),
+        Source::Real(ty) => (requantized::ensure(ty)?, "--pp 0 --tg 1".to_owned()),
     };
     let rest = format!("{numbers} --reps 1 --threads 1 --ctx 128 --force --quiet");
     let mut args = vec!["bench".to_owned(), "--model".to_owned(), path.display().to_string()];
@@ -199,13 +207,17 @@ fn analyse_one(
     print_code: bool,
 ) -> Outcome<Option<Analysed>> {
     let code = Disassembly::of(program, &function.addresses)?;
+    let dots = |addresses: &[u64]| {
+        addresses.iter().filter(|a| code.at(**a).is_some_and(|i| i.is_dot())).count() as u64
+    };
+    let is_it = |addresses: &[u64]| kernel.dots.contains(&dots(addresses));
     let slice = match kernel.cut {
-        Cut::Turn => code.loop_of_dots().and_then(|around| slices::turn(trace, around)),
-        Cut::Call => slices::call(trace, &function.addresses),
+        Cut::Turn => code.loop_of_dots().and_then(|around| slices::turn(trace, around, &is_it)),
+        Cut::Call => slices::call(trace, &function.addresses, &is_it),
     };
     let Some(slice) = slice else { return Ok(None) };
     let instructions: Vec<_> = slice.addresses.iter().filter_map(|a| code.at(*a)).collect();
-    let dots = instructions.iter().filter(|i| i.is_dot()).count() as u64;
+    let dots = dots(&slice.addresses);
     let text: String = instructions.iter().map(|i| format!("{} {}\n", i.mnemonic, i.operands)).collect();
     if print_code {
         println!("// {}: {}\n{text}", kernel.label, function.name);

@@ -45,11 +45,11 @@ pub struct Slice {
     pub alike: [usize; 2],
 }
 
-/// The most frequent way around a loop.
+/// The most frequent way around a loop, of those that `is_it` takes: one loop can serve two forms of data.
 ///
 /// A turn ends where the next one starts. Where no loop ever turns twice (rows of one block), it ends
 /// where the loop is left.
-pub fn turn(trace: &[u64], around: Loop) -> Option<Slice> {
+pub fn turn(trace: &[u64], around: Loop, is_it: &dyn Fn(&[u64]) -> bool) -> Option<Slice> {
     let (mut whole, mut left) = (Vec::new(), Vec::new());
     let mut open: Option<usize> = None;
     for (i, &address) in trace.iter().enumerate() {
@@ -61,16 +61,17 @@ pub fn turn(trace: &[u64], around: Loop) -> Option<Slice> {
             open = None;
         }
     }
-    most_frequent(whole).or_else(|| most_frequent(left))
+    most_frequent(whole, is_it).or_else(|| most_frequent(left, is_it))
 }
 
-/// The most frequent way through a function.
-pub fn call(trace: &[u64], function: &Range<u64>) -> Option<Slice> {
+/// The most frequent way through a function, of those that `is_it` takes.
+pub fn call(trace: &[u64], function: &Range<u64>, is_it: &dyn Fn(&[u64]) -> bool) -> Option<Slice> {
     let starts: Vec<usize> = (0..trace.len()).filter(|&i| trace[i] == function.start).collect();
-    most_frequent(starts.windows(2).map(|pair| &trace[pair[0]..pair[1]]).collect())
+    most_frequent(starts.windows(2).map(|pair| &trace[pair[0]..pair[1]]).collect(), is_it)
 }
 
-fn most_frequent(slices: Vec<&[u64]>) -> Option<Slice> {
+fn most_frequent(mut slices: Vec<&[u64]>, is_it: &dyn Fn(&[u64]) -> bool) -> Option<Slice> {
+    slices.retain(|slice| is_it(slice));
     let all = slices.len();
     let mut times: HashMap<&[u64], usize> = HashMap::new();
     slices.into_iter().for_each(|slice| *times.entry(slice).or_default() += 1);
@@ -98,22 +99,28 @@ mod tests {
     fn a_turn_is_the_most_frequent_way_around() {
         // Entered in the middle; three turns of which two are alike; left; entered again.
         let trace = [0, 16, 20, 8, 12, 16, 20, 8, 16, 20, 8, 12, 16, 20, 8, 12, 24, 0, 8, 12, 20, 24];
-        let slice = turn(&trace, LOOP).unwrap();
+        let slice = turn(&trace, LOOP, &|_| true).unwrap();
         assert_eq!(slice, Slice { addresses: vec![8, 12, 16, 20], alike: [2, 3] });
+        // Of those without 12 there is one.
+        let slice = turn(&trace, LOOP, &|slice| !slice.contains(&12)).unwrap();
+        assert_eq!(slice, Slice { addresses: vec![8, 16, 20], alike: [1, 1] });
     }
 
     #[test]
     fn a_loop_of_one_turn_ends_where_it_is_left() {
         let trace = [0, 4, 8, 12, 20, 24, 0, 4, 8, 12, 20, 24, 0, 4, 8];
-        assert_eq!(turn(&trace, LOOP).unwrap(), Slice { addresses: vec![8, 12, 20], alike: [2, 2] });
-        assert_eq!(turn(&[0, 4], LOOP), None);
+        assert_eq!(
+            turn(&trace, LOOP, &|_| true).unwrap(),
+            Slice { addresses: vec![8, 12, 20], alike: [2, 2] }
+        );
+        assert_eq!(turn(&[0, 4], LOOP, &|_| true), None);
     }
 
     #[test]
     fn a_call_goes_from_entry_to_entry() {
         let trace = [4, 8, 4, 8, 12, 4, 8, 12, 4];
-        let slice = call(&trace, &(4..16)).unwrap();
+        let slice = call(&trace, &(4..16), &|_| true).unwrap();
         assert_eq!(slice, Slice { addresses: vec![4, 8, 12], alike: [2, 3] });
-        assert_eq!(call(&trace[..2], &(4..16)), None);
+        assert_eq!(call(&trace[..2], &(4..16), &|_| true), None);
     }
 }

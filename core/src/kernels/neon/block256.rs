@@ -19,7 +19,7 @@ type Add<D> = fn(D, &Panel, &[BlockQ256], usize, &mut [[f32; ROWS]], &mut Spare)
 /// A weight type as the driver sees it: functions, so that only they exist once a type.
 struct Type<D> {
     /// Eight rows times one token straight from the blocks; else they are unpacked for it.
-    few: Option<fn(D, [&[u8]; ROWS], &[BlockQ256], bool) -> [f32; ROWS]>,
+    few: Option<fn(D, [&[u8]; ROWS], &[BlockQ256]) -> [f32; ROWS]>,
     /// Unpacks block `b` of the rows.
     unpack: fn(&mut Panel, &[&[u8]; ROWS], usize),
     /// For one token and for many.
@@ -38,7 +38,9 @@ pub(super) fn matmul<B: Registers256, D: Dot>(
         (_, true) => [add_block::<D, 1, 8, true>, add_block::<D, TOKENS, 8, true>],
         (_, false) => [add_block::<D, 1, 8, false>, add_block::<D, TOKENS, 8, false>],
     };
-    let few = (B::OFTEN && D::FAST).then_some(few::<B, D> as _);
+    let fine = input.precision == Precision::Fine;
+    let few = if fine { few::<B, D, true> as _ } else { few::<B, D, false> as _ };
+    let few = (B::OFTEN && D::FAST).then_some(few);
     drive(d, &Type { few, unpack: Panel::unpack::<B>, add }, w, input, out);
 }
 
@@ -52,7 +54,7 @@ fn drive<D: Dot>(d: D, ty: &Type<D>, w: &Matrix<'_>, input: &Input<'_>, out: &mu
         |rows, token| {
             let (rows, x) = (rows.map(row), &input.q256[token * blocks..][..blocks]);
             if let Some(few) = ty.few {
-                return few(d, rows, x, fine);
+                return few(d, rows, x);
             }
             let (mut panel, mut spare, mut acc) = (Panel::new(fine), Spare::ZERO, [[0.0; ROWS]]);
             for (b, x) in x.iter().enumerate() {
@@ -77,17 +79,21 @@ fn drive<D: Dot>(d: D, ty: &Type<D>, w: &Matrix<'_>, input: &Input<'_>, out: &mu
 }
 
 /// Eight rows times one token.
-fn few<B: Registers256, D: Dot>(d: D, w: [&[u8]; ROWS], x: &[BlockQ256], fine: bool) -> [f32; ROWS] {
+fn few<B: Registers256, D: Dot, const FINE: bool>(d: D, w: [&[u8]; ROWS], x: &[BlockQ256]) -> [f32; ROWS] {
     let mut out = [0.0; ROWS];
     for (w, out) in w.as_chunks().0.iter().zip(out.as_chunks_mut().0) {
-        store_f32(out, four::<B, D>(d, w, x, fine));
+        store_f32(out, four::<B, D, FINE>(d, w, x));
     }
     out
 }
 
 /// Four rows times one token.
 #[inline(always)]
-fn four<B: Registers256, D: Dot>(d: D, w: &[&[u8]; FEW_ROWS], x: &[BlockQ256], fine: bool) -> float32x4_t {
+fn four<B: Registers256, D: Dot, const FINE: bool>(
+    d: D,
+    w: &[&[u8]; FEW_ROWS],
+    x: &[BlockQ256],
+) -> float32x4_t {
     let w = w.map(|row| &B::blocks(row)[..x.len()]);
     let mut acc = vdupq_n_f32(0.0);
     for (b, x) in x.iter().enumerate() {
@@ -97,7 +103,7 @@ fn four<B: Registers256, D: Dot>(d: D, w: &[&[u8]; FEW_ROWS], x: &[BlockQ256], f
             .map(|s| [vmull_n_s16(vget_low_s16(s), B::OFFSET.into()), vmull_high_n_s16(s, B::OFFSET.into())]);
         let (mut totals, mut mins) = ([vdupq_n_s32(0); FEW_ROWS], [vdupq_n_s32(0); FEW_ROWS]);
         for r in 0..FEW_ROWS {
-            totals[r] = row::<B, D>(d, &w[r][b], x, surplus, fine);
+            totals[r] = row::<B, D, FINE>(d, &w[r][b], x, surplus);
             if B::HAS_MIN {
                 mins[r] = min_sums::<B>(&w[r][b], sums);
             }
@@ -116,19 +122,18 @@ fn four<B: Registers256, D: Dot>(d: D, w: &[&[u8]; FEW_ROWS], x: &[BlockQ256], f
 
 /// Four integers whose sum is `sum over s of scale_s * (q . x)_s` for a row's block.
 #[inline(always)]
-fn row<B: Registers256, D: Dot>(
+fn row<B: Registers256, D: Dot, const FINE: bool>(
     d: D,
     raw: &B::Raw,
     x: &BlockQ256,
     surplus: [[int32x4_t; 2]; 2],
-    fine: bool,
 ) -> int32x4_t {
     let scales = B::scales(raw);
     let mut total = vdupq_n_s32(0);
     for (h, surplus) in surplus.into_iter().enumerate() {
         let q = B::half(raw, h);
         let mut sums = sub_sums::<B, D>(d, q, &x.lo, h);
-        if fine {
+        if FINE {
             let high = sub_sums::<B, D>(d, q, &x.hi, h);
             sums = array::from_fn(|i| vaddq_s32(sums[i], vshlq_n_s32::<7>(high[i])));
         }

@@ -12,12 +12,17 @@ use core::{array, slice};
 /// Tokens of the inner kernel: with two registers of rows they fill 16 of the 32 registers.
 const TOKENS: usize = STEP;
 
+/// See [`add_block`].
+type Add<D> = fn(D, &Panel, &[BlockQ32], usize, &mut [[f32; ROWS]]);
+
 /// A weight type as the driver sees it: functions, so that only they exist once a type.
 struct Type<D> {
     /// Eight rows times one token straight from the blocks; else they are unpacked for it.
-    few: Option<fn(D, [&[u8]; ROWS], &[BlockQ32], bool) -> [f32; ROWS]>,
+    few: Option<fn(D, [&[u8]; ROWS], &[BlockQ32]) -> [f32; ROWS]>,
     /// Unpacks block `b` of the rows.
     unpack: fn(&mut Panel, &[&[u8]; ROWS], usize),
+    /// For one token and for many.
+    add: [Add<D>; 2],
 }
 
 /// `out[token][row] = w[row] . x[token]` for the rectangle of `out`.
@@ -27,26 +32,31 @@ pub(super) fn matmul<B: Registers32, D: Dot>(
     input: &Input<'_>,
     out: &mut Tile<'_, f32>,
 ) {
-    let few = (B::OFTEN && D::FAST).then_some(few::<B, D> as _);
-    drive(d, &Type { few, unpack: Panel::unpack::<B> }, w, input, out);
+    let fine = input.precision == Precision::Fine;
+    let few = if fine { few::<B, D, true> as _ } else { few::<B, D, false> as _ };
+    let few = (B::OFTEN && D::FAST).then_some(few);
+    let add: [Add<D>; 2] = match fine {
+        true => [add_block::<D, 1, true>, add_block::<D, TOKENS, true>],
+        false => [add_block::<D, 1, false>, add_block::<D, TOKENS, false>],
+    };
+    drive(d, &Type { few, unpack: Panel::unpack::<B>, add }, w, input, out);
 }
 
 #[inline(never)]
 fn drive<D: Dot>(d: D, ty: &Type<D>, w: &Matrix<'_>, input: &Input<'_>, out: &mut Tile<'_, f32>) {
     let blocks = w.cols() / 32;
-    let fine = input.precision == Precision::Fine;
     let row = |row: usize| w.rows_data(row..row + 1);
     cover(
         out,
         |rows, token| {
             let (rows, x) = (rows.map(row), &input.q32[token * blocks..][..blocks]);
             if let Some(few) = ty.few {
-                return few(d, rows, x, fine);
+                return few(d, rows, x);
             }
-            let (mut panel, mut acc) = (Panel::new(fine), [[0.0; ROWS]]);
+            let (mut panel, mut acc) = (Panel::new(), [[0.0; ROWS]]);
             for (b, x) in x.iter().enumerate() {
                 (ty.unpack)(&mut panel, &rows, b);
-                add_block::<D, 1>(d, &panel, slice::from_ref(x), 1, &mut acc);
+                (ty.add[0])(d, &panel, slice::from_ref(x), 1, &mut acc);
             }
             acc[0]
         },
@@ -54,11 +64,11 @@ fn drive<D: Dot>(d: D, ty: &Type<D>, w: &Matrix<'_>, input: &Input<'_>, out: &mu
             let used = panels.len();
             let panels: [[&[u8]; ROWS]; PANELS] = array::from_fn(|p| panels[p.min(used - 1)].map(row));
             let x = &input.q32[tokens.start * blocks..tokens.end * blocks];
-            let mut panel = Panel::new(fine);
+            let mut panel = Panel::new();
             for b in 0..blocks {
                 for (w, acc) in panels[..used].iter().zip(acc.iter_mut()) {
                     (ty.unpack)(&mut panel, w, b);
-                    add_block::<D, TOKENS>(d, &panel, &x[b..], blocks, acc);
+                    (ty.add[1])(d, &panel, &x[b..], blocks, acc);
                 }
             }
         },
@@ -69,7 +79,7 @@ fn drive<D: Dot>(d: D, ty: &Type<D>, w: &Matrix<'_>, input: &Input<'_>, out: &mu
 ///
 /// Integer sums run on from block to block, and a block's is the difference to the one before:
 /// exact modulo 2^32, and cheaper than a fresh start for every row.
-fn few<B: Registers32, D: Dot>(d: D, w: [&[u8]; ROWS], x: &[BlockQ32], fine: bool) -> [f32; ROWS] {
+fn few<B: Registers32, D: Dot, const FINE: bool>(d: D, w: [&[u8]; ROWS], x: &[BlockQ32]) -> [f32; ROWS] {
     let w = w.map(|row| &B::blocks(row)[..x.len()]);
     let zero = vdupq_n_s32(0);
     let mut surplus = [zero; 2];
@@ -82,14 +92,14 @@ fn few<B: Registers32, D: Dot>(d: D, w: [&[u8]; ROWS], x: &[BlockQ32], fine: boo
             let offset = [vdupq_n_s8(-B::OFFSET); 2];
             surplus[0] = two(d, surplus[0], offset, lo);
             more = sum_each([surplus[0]; 4]);
-            if fine {
+            if FINE {
                 surplus[1] = two(d, surplus[1], offset, hi);
                 more = vaddq_s32(more, vshlq_n_s32::<7>(sum_each([surplus[1]; 4])));
             }
         }
         // Twice by hand: as a loop it would keep the sums in memory.
-        quads[0].add::<B, D>(d, array::from_fn(|r| &w[r][b]), x, [lo, hi], more, fine);
-        quads[1].add::<B, D>(d, array::from_fn(|r| &w[4 + r][b]), x, [lo, hi], more, fine);
+        quads[0].add::<B, D, FINE>(d, array::from_fn(|r| &w[r][b]), x, [lo, hi], more);
+        quads[1].add::<B, D, FINE>(d, array::from_fn(|r| &w[4 + r][b]), x, [lo, hi], more);
     }
     let mut out = [0.0; ROWS];
     out.as_chunks_mut().0.iter_mut().zip(quads).for_each(|(out, quad)| store_f32(out, quad.acc));
@@ -109,24 +119,23 @@ struct Quad {
 impl Quad {
     /// Adds a block of each row; `more` runs on too and is part of every row's sum.
     #[inline(always)]
-    fn add<B: Registers32, D: Dot>(
+    fn add<B: Registers32, D: Dot, const FINE: bool>(
         &mut self,
         d: D,
         w: [&B::Raw; 4],
         x: &BlockQ32,
         planes: [[int8x16_t; 2]; 2],
         more: int32x4_t,
-        fine: bool,
     ) {
         for (r, raw) in w.into_iter().enumerate() {
             let q = B::quants(raw);
             self.sums[0][r] = two(d, self.sums[0][r], q, planes[0]);
-            if fine {
+            if FINE {
                 self.sums[1][r] = two(d, self.sums[1][r], q, planes[1]);
             }
         }
         let mut now = sum_each(self.sums[0]);
-        if fine {
+        if FINE {
             now = vaddq_s32(now, vshlq_n_s32::<7>(sum_each(self.sums[1])));
         }
         if B::OFFSET != 0 {
@@ -164,14 +173,12 @@ struct Panel {
     m: [[f32; 4]; 2],
     /// Whether there are minima.
     has_min: bool,
-    /// Whether activations are fine.
-    fine: bool,
 }
 
 impl Panel {
-    /// Nothing yet, for activations that are fine or not.
-    fn new(fine: bool) -> Self {
-        Panel { q: [[[0; 16]; 2]; 8], d: [[0.0; 4]; 2], m: [[0.0; 4]; 2], has_min: false, fine }
+    /// Nothing yet.
+    fn new() -> Self {
+        Panel { q: [[[0; 16]; 2]; 8], d: [[0.0; 4]; 2], m: [[0.0; 4]; 2], has_min: false }
     }
 
     /// Takes block `b` of every row.
@@ -201,7 +208,7 @@ pub(super) const FLOAT: f32 = 12_582_912.0;
 /// Adds a block of eight rows times that of all tokens, `T` at a time: token i's is `x[i * stride]`. The
 /// last is repeated until `acc` is full.
 #[inline(never)]
-fn add_block<D: Dot, const T: usize>(
+fn add_block<D: Dot, const T: usize, const FINE: bool>(
     d: D,
     panel: &Panel,
     x: &[BlockQ32],
@@ -212,7 +219,7 @@ fn add_block<D: Dot, const T: usize>(
     let start = vdupq_n_f32(FLOAT);
     for acc in acc.as_chunks_mut::<T>().0 {
         let x: [&BlockQ32; T] = tokens.next();
-        let sums = if panel.fine {
+        let sums = if FINE {
             let mut sums = [[vdupq_n_s32(0); 2]; T];
             let mut planes = [x.map(|x| &x.hi), x.map(|x| &x.lo)].into_iter();
             // A loop of two, so that the code is there once.

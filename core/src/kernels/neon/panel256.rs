@@ -196,8 +196,11 @@ pub(super) fn add_block<D: Dot, const T: usize, const SUBS: usize, const NARROW:
                 }
             }
         }
-        for (acc, sums) in acc.iter_mut().zip(sums) {
-            acc.as_chunks_mut().0.iter_mut().zip(sums).for_each(|(acc, sum)| store_f32(acc, sum));
+        // By number: as iterators the sums would take a detour through memory.
+        for t in 0..T {
+            let acc = acc[t].as_chunks_mut::<4>().0;
+            store_f32(&mut acc[0], sums[t][0]);
+            store_f32(&mut acc[1], sums[t][1]);
         }
     }
 }
