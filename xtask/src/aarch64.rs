@@ -148,7 +148,10 @@ fn tests(cpu: &str) -> Outcome {
 }
 
 /// A fixture model, unpacked into `folder`.
-fn unpacked(name: &str, folder: &Path) -> Outcome<PathBuf> {
+///
+/// # Errors
+/// It is not there, or cannot be written.
+pub fn unpacked(name: &str, folder: &Path) -> Outcome<PathBuf> {
     let packed = sh::root().join("tests/fixtures/gguf").join(format!("{name}.gz"));
     let path = folder.join(name);
     let file = fs::File::create(&path).context(format_args!("cannot write {}", path.display()))?;
@@ -159,7 +162,10 @@ fn unpacked(name: &str, folder: &Path) -> Outcome<PathBuf> {
 }
 
 /// Standard output of a command that must succeed.
-fn output(command: &mut Command) -> Outcome<String> {
+///
+/// # Errors
+/// It does not.
+pub fn output(command: &mut Command) -> Outcome<String> {
     let output = command.stdin(Stdio::null()).stderr(Stdio::piped()).output();
     let output = output.context(format_args!("cannot start `{}`", sh::shown(command)))?;
     if !output.status.success() {

@@ -135,7 +135,7 @@ fn largest(elf: &Elf<'_>, count: usize) -> Result<(), String> {
 }
 
 /// The crate that a v0-mangled symbol was written in.
-fn crate_of(symbol: &str) -> String {
+pub fn crate_of(symbol: &str) -> String {
     match path_of(symbol).split("::").next() {
         Some(name) if symbol.starts_with("_R") && !name.is_empty() => name.to_owned(),
         _ => LIBC.to_owned(),

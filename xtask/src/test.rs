@@ -49,6 +49,11 @@ const STEPS: &[Step] = &[
     Step { name: "test", help: "all tests, those on the real model too", run: tests },
     Step { name: "doc", help: "documentation, warnings are errors", run: doc },
     Step { name: "binary", help: "release build and a first sign of life", run: binary },
+    Step {
+        name: "bare-run",
+        help: "kinglet-core on an emulated machine without an operating system, against the host",
+        run: |_| bare::run(),
+    },
     Step { name: "cross", help: "the static binary for the boards", run: |_| cross().map(|_| ()) },
     Step { name: "size", help: "its bytes against the budget", run: |_| size::check(&cross()?, 0) },
     Step {
@@ -151,7 +156,9 @@ fn install(options: &Options) -> Outcome {
 }
 
 fn fmt(_: &Options) -> Outcome {
-    sh::run(sh::cargo().args(["fmt", "--all", "--check"]))
+    sh::run(sh::cargo().args(["fmt", "--all", "--check"]))?;
+    // No member of the workspace.
+    sh::run(sh::cargo().args(["fmt", "--manifest-path", "tests/bare/Cargo.toml", "--check"]))
 }
 
 fn clippy(_: &Options) -> Outcome {
