@@ -18,6 +18,7 @@ pub mod forward;
 pub mod gguf;
 mod kernels;
 pub mod kv;
+mod log;
 pub mod math;
 pub mod name;
 pub mod ops;

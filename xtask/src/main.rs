@@ -9,6 +9,7 @@ mod cross;
 mod demo;
 mod elf;
 mod fuzz;
+mod logs;
 mod model;
 mod setup;
 mod sh;
@@ -43,6 +44,11 @@ const TASKS: &[Task] = &[
         run: cross::main,
     },
     Task { name: "size", help: "where the bytes of that binary go; fails above the budget", run: size::main },
+    Task {
+        name: "logs",
+        help: "print what `kinglet --trace FILE` wrote: logs FILE [--elf ELF]",
+        run: logs::main,
+    },
     Task { name: "tidy", help: "check the house rules", run: tidy::main },
     Task { name: "fuzz", help: "run fuzz targets: fuzz [TARGET] [--seconds N]", run: fuzz::main },
 ];
