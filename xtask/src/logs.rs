@@ -120,12 +120,24 @@ pub fn check() -> Outcome {
     expect(said.contains("is the model itself"), "the model is not overwritten by its trace", &said)?;
     let said = stderr(Path::new("/dev/full"))?;
     expect(said.contains("the trace ends early"), "a full disk is named", &said)?;
+    allocates_nothing()?;
     eprintln!("logs: {} frames of {THREADS} threads, {} bytes, as the run went", lines.len(), bytes.len());
     Ok(())
 }
 
 fn expect(holds: bool, what: &str, said: &str) -> Outcome {
     if holds { Ok(()) } else { Err(Failure::new(format!("not so: {what}; it said: {said}"))) }
+}
+
+/// The test that a reply allocates nothing, with the log in and a trace being written.
+fn allocates_nothing() -> Outcome {
+    let mut cargo = cross::find(Target::Aarch64, None)?.cargo_for_tests(Target::Aarch64)?;
+    cargo.env("CARGO_TARGET_AARCH64_UNKNOWN_LINUX_MUSL_RUNNER", "qemu-aarch64 -cpu cortex-a76");
+    // Compiling takes longer than the test.
+    cargo.env("CARGO_PROFILE_TEST_OPT_LEVEL", "1");
+    cargo.env("DEFMT_LOG", cross::LOG_LEVEL).env("KINGLET_NO_MODEL", "1");
+    cargo.args(["--package", "kinglet", "--features", "kinglet/defmt", "--test", "allocations"]);
+    sh::run(&mut cargo)
 }
 
 /// A traced run under emulation.

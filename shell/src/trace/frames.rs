@@ -142,13 +142,8 @@ fn write(frame: &[u8; FRAME_BYTES], len: &mut usize, file: &mut Option<File>, fa
 /// kill this program and cost the user the model.
 ///
 /// # Errors
-/// The file cannot be made, or the program was linked without `linker/defmt.ld`.
+/// The file cannot be made.
 pub fn open(path: &Path, model: &Path) -> Result<(), Failure> {
-    if !is_linked_for_frames() {
-        return Err(Failure::new(
-            "--trace: this program was not linked for its log; `cargo xtask cross` builds one that is",
-        ));
-    }
     if same_file(path, model) {
         return Err(Failure::file(path, "is the model itself; name another file to write to"));
     }
@@ -166,14 +161,4 @@ pub fn finish() -> Option<Failure> {
     let fault = sink.fault.take()?;
     let path = sink.path.take()?;
     Some(Failure::file(&path, format_args!("the trace ends early: {}", io_fault(&fault))))
-}
-
-/// Frames name their texts by the low 16 bits of an address, which `linker/defmt.ld` makes small. A
-/// position-independent program would add to it where it happens to lie.
-fn is_linked_for_frames() -> bool {
-    unsafe extern "C" {
-        static __DEFMT_MARKER_END: u8;
-    }
-    let end = &raw const __DEFMT_MARKER_END;
-    end.addr() <= usize::from(u16::MAX)
 }

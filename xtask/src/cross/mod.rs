@@ -70,6 +70,10 @@ impl Target {
     }
 }
 
+/// What defmt compiles in. All levels: a text costs nothing in the program, and a trace is written on
+/// demand only.
+pub const LOG_LEVEL: &str = "trace";
+
 /// Whether the program has its log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Log {
@@ -170,8 +174,7 @@ pub fn build(target: Target, asked: Option<&str>, log: Log) -> Outcome<Built> {
     let mut cargo = route.cargo("build", target, &flags)?;
     cargo.args(["--profile", "dist", "--package", "kinglet", "--bin", "kinglet"]);
     if log == Log::Frames {
-        // All levels: a text costs nothing in the program, and a trace is written on demand only.
-        cargo.args(["--features", "kinglet/defmt"]).env("DEFMT_LOG", "trace");
+        cargo.args(["--features", "kinglet/defmt"]).env("DEFMT_LOG", LOG_LEVEL);
     }
     if route.builds_std() {
         cargo.args(["-Zbuild-std=std,panic_abort", "-Zbuild-std-features=optimize_for_size"]);
