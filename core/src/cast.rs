@@ -70,6 +70,7 @@ pub fn view_mut<T: Pod>(bytes: &mut [u8]) -> Option<&mut [T]> {
 
 /// A region is too small, or not aligned to [`REGION_ALIGN`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub enum RegionError {
     /// Fewer bytes than needed.
     BufferTooSmall {

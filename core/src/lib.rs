@@ -20,6 +20,7 @@ mod fused;
 pub mod gguf;
 mod kernels;
 pub mod kv;
+mod log;
 pub mod math;
 pub mod name;
 pub mod ops;

@@ -39,6 +39,7 @@ impl Default for Limits {
 
 /// A limit that cannot be served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[non_exhaustive]
 pub enum LimitsError {
     /// A limit is outside its range.

@@ -4,6 +4,7 @@
 use crate::failure::{EXIT_FAILURE, EXIT_USAGE, Failure};
 use crate::signal;
 use crate::term;
+use crate::trace;
 use crate::words::{Words, nearest};
 use crate::{
     cmd_bench, cmd_chat, cmd_convert, cmd_generate, cmd_inspect, cmd_lines, cmd_logits, cmd_perplexity,
@@ -78,7 +79,11 @@ const COMMANDS: &[Command] = &[
 /// Runs the command line of this process.
 pub fn main() -> ExitCode {
     signal::install_last_words();
-    let (failure, code) = match dispatch(Parser::from_env()) {
+    let outcome = dispatch(Parser::from_env());
+    if let Some(failure) = trace::finish() {
+        term::complain(&failure);
+    }
+    let (failure, code) = match outcome {
         Ok(()) => return ExitCode::SUCCESS,
         // Whoever closed the pipe has what they wanted.
         Err(Failure::PipeClosed) => return ExitCode::SUCCESS,

@@ -3,7 +3,7 @@
 use crate::engine_flags;
 use crate::failure::Failure;
 use crate::ids;
-use crate::loader::{Model, io_fault};
+use crate::loader::{Model, io_fault, same_file};
 use crate::session::Session;
 use crate::setup::Setup;
 use crate::signal;
@@ -11,7 +11,6 @@ use crate::term::{Output, print};
 use crate::words::{Word, Words};
 use std::fs::File;
 use std::io::{BufWriter, Write};
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 /// Rows of logits computed at a time: enough to read the output matrix once for many.
@@ -47,8 +46,7 @@ impl Target {
         if path == Path::new("-") {
             return Ok(Target::Stdout(Output::new()));
         }
-        let identity = |path: &Path| std::fs::metadata(path).ok().map(|about| (about.dev(), about.ino()));
-        if identity(path).is_some_and(|file| Some(file) == identity(model)) {
+        if same_file(path, model) {
             return Err(Failure::file(path, "is the model itself; name another file to write to"));
         }
         let file = File::create(path).map_err(|e| Failure::file(path, io_fault(&e)))?;

@@ -33,5 +33,6 @@ pub mod signal;
 pub mod term;
 pub mod tojson;
 pub mod tokenize;
+pub mod trace;
 pub mod vocabulary;
 pub mod words;

@@ -10,6 +10,7 @@ use kinglet_core::gguf::{Gguf, GgufFault, Meta, TensorInfo};
 use kinglet_core::weights::{Layer, Weights};
 use std::fs::File;
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 /// Characters of a model's name that are shown.
@@ -99,6 +100,12 @@ pub fn io_fault(e: &io::Error) -> String {
         io::ErrorKind::IsADirectory => String::from("is a folder, not a file"),
         _ => e.to_string(),
     }
+}
+
+/// Whether two paths lead to one file that exists.
+pub fn same_file(a: &Path, b: &Path) -> bool {
+    let identity = |path: &Path| std::fs::metadata(path).ok().map(|about| (about.dev(), about.ino()));
+    identity(a).is_some_and(|file| Some(file) == identity(b))
 }
 
 /// The first `.gguf` file of a folder, as a hint.

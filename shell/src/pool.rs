@@ -7,6 +7,7 @@
 //! matrix is microseconds away), then sleep on a futex. A run allocates nothing.
 #![allow(unsafe_code)]
 
+use crate::trace::log;
 use core::any::Any;
 use core::cell::UnsafeCell;
 use core::panic::AssertUnwindSafe;
@@ -103,7 +104,9 @@ impl Pool {
             let (shared, setup) = (Arc::clone(&pool.shared), Arc::clone(&setup));
             let body = move || {
                 setup(i);
-                work(&shared);
+                log!(debug, "worker {=usize}: starts", i);
+                let tasks = work(&shared);
+                log!(debug, "worker {=usize}: ends after {=usize} tasks", i, tasks);
             };
             pool.threads.push(std::thread::Builder::new().name(format!("worker-{i}")).spawn(body)?);
         }
@@ -225,13 +228,16 @@ impl Shared {
         }
     }
 
-    fn take_tasks(&self, tasks: usize, f: &(dyn Fn(usize) + Sync)) {
+    /// Does tasks until none is left; how many it did.
+    fn take_tasks(&self, tasks: usize, f: &(dyn Fn(usize) + Sync)) -> usize {
+        let mut done = 0;
         loop {
             let i = self.next.fetch_add(1, Ordering::Relaxed);
             if i >= tasks {
-                return;
+                return done;
             }
             f(i);
+            done += 1;
         }
     }
 
@@ -252,8 +258,9 @@ impl Shared {
     }
 }
 
-/// A worker's life.
-fn work(shared: &Shared) {
+/// A worker's life; how many tasks it did.
+fn work(shared: &Shared) -> usize {
+    let mut done = 0;
     // The epoch of the run whose tasks were found all taken: no need to enter it again.
     let mut seen = 0;
     while !shared.quit.load(Ordering::Relaxed) {
@@ -269,13 +276,17 @@ fn work(shared: &Shared) {
             // SAFETY: we are inside, so that the caller has written `job` and waits for us to leave
             // before it writes again or lets the task function go (see `Shared` and `run`).
             let (f, tasks) = unsafe { (&*(*shared.job.get()).task, (*shared.job.get()).tasks) };
-            shared.take_tasks(tasks, f);
+            shared.take_tasks(tasks, f)
         });
-        if let Err(payload) = catch_unwind(one_share) {
-            hold(&shared.panic).get_or_insert(payload);
+        match catch_unwind(one_share) {
+            Ok(tasks) => done += tasks,
+            Err(payload) => {
+                hold(&shared.panic).get_or_insert(payload);
+            }
         }
         shared.leave();
     }
+    done
 }
 
 impl core::fmt::Debug for Pool {

@@ -9,6 +9,7 @@ use crate::memory::{self, Budget};
 use crate::pool::Pool;
 use crate::setup::Setup;
 use crate::signal;
+use crate::trace::{self, log};
 use core::time::Duration;
 use kinglet_core::config::Config;
 use kinglet_core::token::TokenizerRequirements;
@@ -72,6 +73,15 @@ impl Session {
     /// # Errors
     /// Not enough memory, CPUs that may not be used, a file that is no complete model.
     pub fn start(model: &Model, setup: &Setup) -> Result<Session, Failure> {
+        if let Some(path) = &setup.trace {
+            trace::open(path, &model.path)?;
+        }
+        log!(
+            info,
+            "kinglet {=str}, numerics {=u32}",
+            env!("CARGO_PKG_VERSION"),
+            kinglet_core::NUMERICS_VERSION
+        );
         let config = model.config()?;
         let limits = limits(setup, &config);
         let budget = budget(model, &config, &limits)?;
@@ -103,6 +113,7 @@ impl Session {
             scratch: region("scratch", need.scratch)?,
             index: region("the index", need.index)?,
         };
+        log!(info, "kernels {=str}", setup.isa.name());
         let mut engine =
             Engine::new(config, weights, limits, memory, setup.isa).map_err(|e| model.fail(e))?;
         let seq = engine.open().map_err(Failure::new)?;
@@ -210,6 +221,7 @@ impl Session {
         if let Some(&token) = tokens.iter().find(|t| **t as usize >= vocab) {
             return Err(forward_failure(ForwardError::UnknownToken { token, vocab }));
         }
+        log!(debug, "prompt: {=usize} tokens", tokens.len());
         let most = self.limits.max_batch;
         let mut size = if self.responsive { most.min(LEAST_BATCH) } else { most };
         let mut left = tokens;
@@ -296,6 +308,7 @@ fn start_pool(setup: &Setup) -> Result<Pool, Failure> {
         })?,
     };
     let threads = setup.threads.unwrap_or(cpus.ids.len());
+    log!(info, "{=usize} threads on {=usize} CPUs", threads, cpus.ids.len());
     let choose = setup.cpus.is_some() || cpus.uneven;
     // More threads than CPUs share them all; else thread i has the i-th fastest to itself, so that the
     // calling thread, which also does what cannot be shared, gets a fast one.

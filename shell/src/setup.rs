@@ -2,6 +2,7 @@
 
 use crate::cpus;
 use crate::failure::Failure;
+use crate::trace;
 use crate::words::Words;
 use kinglet_core::{Isa, KvType};
 use std::path::PathBuf;
@@ -20,6 +21,7 @@ macro_rules! engine_flags {
       --kernels auto|scalar|avx2
                            instruction set (default auto; the results are the same bits)
       --force              start even if memory does not seem to suffice
+      --trace FILE         log frames for `cargo xtask logs` (static binary only)
       --quiet              no notes on standard error
 "
     };
@@ -49,6 +51,8 @@ pub struct Setup {
     pub isa: Isa,
     /// Start whatever the memory arithmetic says.
     pub force: bool,
+    /// Where log frames go.
+    pub trace: Option<PathBuf>,
     /// No notes.
     pub quiet: bool,
     /// Rows of logits computed at a time; no flag of its own.
@@ -66,6 +70,7 @@ impl Default for Setup {
             cpus: None,
             isa: cpus::best_isa(),
             force: false,
+            trace: None,
             quiet: false,
             logit_rows: 1,
         }
@@ -93,6 +98,10 @@ impl Setup {
                 self.isa = cpus::isa_named(&name).map_err(|e| words.bad(&e))?;
             }
             "--force" => self.force = true,
+            "--trace" => {
+                let path = words.path()?;
+                self.trace = Some(trace::accepted(path).map_err(|e| words.bad(e))?);
+            }
             "--quiet" => self.quiet = true,
             _ => return Ok(false),
         }

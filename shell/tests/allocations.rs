@@ -52,7 +52,11 @@ fn sampling(flags: &[&str]) -> Sampling {
 #[test]
 fn a_reply_allocates_nothing() {
     let model = Model::open(Path::new(&common::qwen3())).unwrap();
-    let setup = Setup { ctx: Some(256), threads: Some(3), quiet: true, ..Setup::default() };
+    // With the log in, a trace is written too.
+    let name = format!("kinglet-allocations-{}", std::process::id());
+    let trace = cfg!(feature = "defmt").then(|| std::env::temp_dir().join(name));
+    let setup =
+        Setup { ctx: Some(256), threads: Some(3), quiet: true, trace: trace.clone(), ..Setup::default() };
     let vocabulary = Vocabulary::open(&model).unwrap();
     let mut session = Session::start(&model, &setup).unwrap();
     let flags = ["--seed", "3", "--repeat-penalty", "1.1", "--presence-penalty", "0.5"];
@@ -78,4 +82,10 @@ fn a_reply_allocates_nothing() {
     assert_eq!(after - before, 0);
     assert_eq!(reply.unwrap().tokens, 100);
     assert!(shown.get() > 0);
+    if let Some(trace) = trace {
+        let bytes = std::fs::read(&trace).unwrap();
+        std::fs::remove_file(&trace).unwrap();
+        // Every frame ends with a zero; a step has several.
+        assert!(bytes.iter().filter(|b| **b == 0).count() > 100);
+    }
 }

@@ -3,7 +3,7 @@
 //! `qemu-aarch64` stands for the CPUs: cortex-a76 has the dot product, cortex-a53 has not and
 //! traps where a kernel wants it all the same. The binary must give the host's logits bit for bit.
 
-use crate::cross::{self, Target};
+use crate::cross::{self, Log, Target};
 use crate::model;
 use crate::sh::{self, Context, Failure, Outcome};
 use std::fs;
@@ -58,7 +58,7 @@ pub fn check(no_model: bool) -> Outcome {
             "no {QEMU}: run `cargo xtask setup`, or install the package {QEMU_PACKAGE}"
         )));
     }
-    let board = cross::build(Target::Aarch64, None)?.binary;
+    let board = cross::build(Target::Aarch64, None, Log::Frames)?.binary;
     sh::run(sh::cargo().args(["build", "--release", "--package", "kinglet"]))?;
     let host = sh::target_dir()?.join("release").join("kinglet");
 
@@ -162,7 +162,10 @@ pub fn unpacked(name: &str, folder: &Path) -> Outcome<PathBuf> {
 }
 
 /// Standard output of a command that must succeed.
-fn output(command: &mut Command) -> Outcome<String> {
+///
+/// # Errors
+/// It does not.
+pub fn output(command: &mut Command) -> Outcome<String> {
     let output = command.stdin(Stdio::null()).stderr(Stdio::piped()).output();
     let output = output.context(format_args!("cannot start `{}`", sh::shown(command)))?;
     if !output.status.success() {

@@ -11,6 +11,7 @@ mod demo;
 mod elf;
 mod emulator;
 mod fuzz;
+mod logs;
 mod mca;
 mod model;
 mod pair;
@@ -63,6 +64,11 @@ const TASKS: &[Task] = &[
         name: "pair",
         help: "speed by the clock, ours and llama.cpp's in turn; --python PATH",
         run: pair::main,
+    },
+    Task {
+        name: "logs",
+        help: "print what `kinglet --trace FILE` wrote: logs FILE [--elf ELF]",
+        run: logs::main,
     },
     Task { name: "tidy", help: "check the house rules", run: tidy::main },
     Task { name: "fuzz", help: "run fuzz targets: fuzz [TARGET] [--seconds N]", run: fuzz::main },

@@ -128,11 +128,15 @@ impl Setup {
         }
     }
 
-    /// The emulator of the boards' CPUs and the analyser of inner loops.
+    /// The emulators of the boards' CPUs and of a whole machine, and the analyser of inner loops.
     fn tools(&mut self) -> Outcome {
         let has_mca = || sh::output(MCA, &["--version"]).is_some();
-        for package in [aarch64::QEMU_PACKAGE, LLVM_PACKAGE] {
-            let has = || if package == LLVM_PACKAGE { has_mca() } else { aarch64::has_qemu() };
+        let tools = [
+            (aarch64::QEMU_PACKAGE, aarch64::has_qemu as fn() -> bool),
+            (bare::QEMU_PACKAGE, bare::has_qemu),
+            (LLVM_PACKAGE, has_mca),
+        ];
+        for (package, has) in tools {
             if has() {
                 eprintln!("setup: {package} is there");
                 continue;

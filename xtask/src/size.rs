@@ -3,7 +3,7 @@
 //! Counted in the program before it is stripped. Constants without a name (string literals for
 //! the most part) cannot be told apart by crate and have a row of their own.
 
-use crate::cross::{self, Built, Route, Target};
+use crate::cross::{self, Built, Log, Route, Target};
 use crate::elf::Elf;
 use crate::sh::{self, Context, Failure, Outcome};
 use std::collections::BTreeMap;
@@ -42,7 +42,7 @@ pub fn main(words: Vec<OsString>) -> Outcome {
             other => return Err(other.unexpected().into()),
         }
     }
-    check(&cross::build(target, route.as_deref())?, symbols)
+    check(&cross::build(target, route.as_deref(), Log::Frames)?, symbols)
 }
 
 /// Prints the tables of a build and compares it with the budget.
@@ -135,7 +135,7 @@ fn largest(elf: &Elf<'_>, count: usize) -> Result<(), String> {
 }
 
 /// The crate that a v0-mangled symbol was written in.
-fn crate_of(symbol: &str) -> String {
+pub fn crate_of(symbol: &str) -> String {
     match path_of(symbol).split("::").next() {
         Some(name) if symbol.starts_with("_R") && !name.is_empty() => name.to_owned(),
         _ => LIBC.to_owned(),

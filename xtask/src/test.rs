@@ -1,8 +1,8 @@
 //! `cargo xtask test`: everything CI runs, in order, with a table of durations.
 
-use crate::cross::{self, Target};
+use crate::cross::{self, Log, Target};
 use crate::sh::{self, Failure, Outcome};
-use crate::{aarch64, bare, model, setup, size, tidy};
+use crate::{aarch64, bare, logs, model, setup, size, tidy};
 use core::time::Duration;
 use std::ffi::OsString;
 use std::process::Command;
@@ -49,6 +49,11 @@ const STEPS: &[Step] = &[
     Step { name: "test", help: "all tests, those on the real model too", run: tests },
     Step { name: "doc", help: "documentation, warnings are errors", run: doc },
     Step { name: "binary", help: "release build and a first sign of life", run: binary },
+    Step {
+        name: "bare-run",
+        help: "kinglet-core on an emulated machine without an operating system, against the host",
+        run: |_| bare::run(),
+    },
     Step { name: "cross", help: "the static binary for the boards", run: |_| cross().map(|_| ()) },
     Step { name: "size", help: "its bytes against the budget", run: |_| size::check(&cross()?, 0) },
     Step {
@@ -56,6 +61,7 @@ const STEPS: &[Step] = &[
         help: "that binary and the core's tests on emulated boards",
         run: |options| aarch64::check(options.no_model),
     },
+    Step { name: "logs", help: "that binary's log, written there and read here", run: |_| logs::check() },
 ];
 
 /// The task.
@@ -151,7 +157,12 @@ fn install(options: &Options) -> Outcome {
 }
 
 fn fmt(_: &Options) -> Outcome {
-    sh::run(sh::cargo().args(["fmt", "--all", "--check"]))
+    sh::run(sh::cargo().args(["fmt", "--all", "--check"]))?;
+    // No members of the workspace.
+    for manifest in ["tests/bare/Cargo.toml", "xtask/logs/Cargo.toml"] {
+        sh::run(sh::cargo().args(["fmt", "--manifest-path", manifest, "--check"]))?;
+    }
+    Ok(())
 }
 
 fn clippy(_: &Options) -> Outcome {
@@ -171,7 +182,7 @@ fn tests(options: &Options) -> Outcome {
 }
 
 fn cross() -> Outcome<cross::Built> {
-    cross::build(Target::Aarch64, None)
+    cross::build(Target::Aarch64, None, Log::Frames)
 }
 
 fn doc(_: &Options) -> Outcome {

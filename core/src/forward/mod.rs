@@ -14,6 +14,7 @@ pub use trace::{Point, Trace};
 use crate::cast::{Arena, RegionError};
 use crate::config::Config;
 use crate::kv::{Geometry, KvError, KvType, Pool, SeqId};
+use crate::log::log;
 use crate::ops::Isa;
 use crate::par::Workers;
 use crate::requirements::{Limits, LimitsError, Requirements};
@@ -35,6 +36,7 @@ pub struct Memory<'m> {
 
 /// Which positions of a chunk give logits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub enum Logits {
     /// None: for all but the last part of a prompt.
     None,
@@ -67,6 +69,7 @@ pub struct LogitRow {
 
 /// Why an engine cannot be made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[non_exhaustive]
 pub enum EngineError {
     /// A limit is out of range.
@@ -97,6 +100,7 @@ impl core::error::Error for EngineError {}
 
 /// Why a step was not done. No sequence has changed then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[non_exhaustive]
 pub enum ForwardError {
     /// No chunk, or a chunk of no tokens.
@@ -180,10 +184,51 @@ impl<'m> Engine<'m> {
         memory: Memory<'m>,
         isa: Isa,
     ) -> Result<Self, EngineError> {
+        let made = Self::assemble(config, weights, limits, memory, isa);
+        if let Err(e) = &made {
+            log!(error, "no engine: {}", e);
+        }
+        made
+    }
+
+    fn assemble(
+        config: Config,
+        weights: Weights<'m, 'm>,
+        limits: Limits,
+        memory: Memory<'m>,
+        isa: Isa,
+    ) -> Result<Self, EngineError> {
+        log!(
+            info,
+            "model: {=usize} layers, dim {=usize}, ffn {=usize}, heads {=usize} and {=usize} of {=usize}, \
+             vocabulary {=usize}",
+            config.n_layers,
+            config.dim,
+            config.ffn_dim,
+            config.n_heads,
+            config.n_kv_heads,
+            config.head_dim,
+            config.vocab
+        );
         let required = Requirements::of(&config, &limits).map_err(EngineError::Limits)?;
         if !weights.fits(&config) {
             return Err(EngineError::Weights);
         }
+        log!(
+            info,
+            "memory: kv {=u64}, scratch {=u64}, index {=u64} bytes",
+            required.kv as u64,
+            required.scratch as u64,
+            required.index as u64
+        );
+        log!(
+            info,
+            "limits: {=usize} tokens a sequence, {=usize} a step, {=usize} sequences, KV {}",
+            limits.max_seq,
+            limits.max_batch,
+            limits.max_seqs,
+            limits.kv_type
+        );
         let kv = Arena::new(memory.kv).and_then(|mut a| a.take(required.kv)).map_err(EngineError::Kv)?;
         let scratch = Scratch::new(memory.scratch, &config, &limits).map_err(EngineError::Scratch)?;
         let pool = Arena::new(memory.index)
@@ -294,10 +339,37 @@ impl<'m> Engine<'m> {
         sink: &mut dyn FnMut(LogitRow, &[f32]),
         trace: &mut dyn Trace,
     ) -> Result<(), ForwardError> {
+        let done = self.forward_checked(workers, chunks, sink, trace);
+        match &done {
+            Ok(()) => log!(debug, "forward: done"),
+            Err(e) => log!(error, "forward: {}", e),
+        }
+        done
+    }
+
+    fn forward_checked(
+        &mut self,
+        workers: &dyn Workers,
+        chunks: &[Chunk<'_>],
+        sink: &mut dyn FnMut(LogitRow, &[f32]),
+        trace: &mut dyn Trace,
+    ) -> Result<(), ForwardError> {
         self.check(chunks)?;
+        let tokens: usize = chunks.iter().map(|c| c.tokens.len()).sum();
+        log!(debug, "forward: {=usize} tokens in {=usize} chunks", tokens, chunks.len());
         for chunk in chunks {
+            let start = self.pool.len(chunk.seq)?;
             // Cannot fail: `check` counted the blocks of all chunks together.
             self.pool.extend(chunk.seq, chunk.tokens.len())?;
+            let end = start + chunk.tokens.len();
+            log!(
+                debug,
+                "chunk: {}, positions {=usize}..{=usize}, logits {}",
+                chunk.seq,
+                start,
+                end,
+                chunk.logits
+            );
         }
         let done = self.step(workers, chunks, sink, trace);
         if done.is_err() {

@@ -3,6 +3,7 @@
 use super::scratch::Scratch;
 use super::trace::{Point, Trace};
 use super::{Chunk, Engine, ForwardError, LogitRow, Logits, tables};
+use crate::log::log;
 use crate::ops::{self, BlockQ32, BlockQ256, Forms, Input, Isa, Precision};
 use crate::par::{Rows, Workers, for_each_rows, for_each_tile_of};
 use crate::weights::{Ffn, Layer, Matrix, Vector};
@@ -36,6 +37,7 @@ impl Engine<'_> {
         let wanted = self.place_rows(chunks)?;
         self.prepare(&ctx, trace);
         for i in 0..self.config.n_layers {
+            log!(trace, "layer {=usize}", i);
             let layer = self.weights.layers[i];
             self.attention(&ctx, i, &layer, chunks, trace)?;
             self.feed_forward(&ctx, i, &layer, trace);

@@ -14,6 +14,7 @@ pub const BLOCK_TOKENS: usize = 32;
 
 /// How keys and values are stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[non_exhaustive]
 pub enum KvType {
     /// i8 with one f32 scale per token and head.

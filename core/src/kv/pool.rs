@@ -6,10 +6,12 @@ use core::fmt;
 
 /// A sequence of the pool. Using it after its end is an error, unless its place was taken anew.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct SeqId(u32);
 
 /// Why the pool cannot do what was asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[non_exhaustive]
 pub enum KvError {
     /// As many sequences are open as there are places.

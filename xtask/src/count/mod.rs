@@ -7,7 +7,7 @@
 mod counts;
 mod report;
 
-use crate::cross::{self, Target};
+use crate::cross::{self, Log, Target};
 use crate::elf::Elf;
 use crate::emulator::Emulator;
 use crate::requantized::{self, WeightType};
@@ -155,7 +155,7 @@ pub fn main(words: Vec<OsString>) -> Outcome {
     let program = match &wanted.binary {
         Some(path) => path.clone(),
         // The one with symbols: its code is that of the file that is shipped.
-        None => cross::build(Target::Aarch64, None)?.symbols,
+        None => cross::build(Target::Aarch64, None, Log::Frames)?.symbols,
     };
     let bytes = fs::read(&program).context(program.display())?;
     let functions = Functions::of(&Elf::parse(&bytes).context(program.display())?)?;

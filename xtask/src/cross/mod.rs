@@ -16,12 +16,14 @@ use std::path::PathBuf;
 
 const HELP: &str = "\
 Usage: cargo xtask cross [--target aarch64|x86_64] [--route rustup|prebuilt|debian]
+                         [--no-log]
 
 Builds the static, stripped Linux binary and prints `<path> <bytes>`.
 
   --target NAME  aarch64 (the boards; the default) or x86_64
   --route NAME   rustup: the active toolchain's target; prebuilt: the same, with its ready-made std;
                  debian: Debian's packages. Without it the best one that is installed
+  --no-log       without the log, which `--trace FILE` writes and `cargo xtask logs FILE` reads
 ";
 
 /// What is compiled for.
@@ -68,6 +70,37 @@ impl Target {
     }
 }
 
+/// What defmt compiles in. All levels: a text costs nothing in the program, and a trace is written on
+/// demand only.
+pub const LOG_LEVEL: &str = "trace";
+
+/// Whether the program has its log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Log {
+    /// Frames by `--trace`, feature `defmt`: the program that is shipped. It costs 3,500 bytes.
+    Frames,
+    /// No.
+    Off,
+}
+
+impl Log {
+    /// Folder below `dist` for what is built for `target`.
+    fn folder(self, target: Target) -> String {
+        match self {
+            Log::Frames => target.triple().into(),
+            Log::Off => format!("{}-no-log", target.triple()),
+        }
+    }
+}
+
+/// Where [`build`] puts the program with its symbols.
+///
+/// # Errors
+/// There is no target folder.
+pub fn symbols(target: Target, log: Log) -> Outcome<PathBuf> {
+    Ok(sh::target_dir()?.join("dist").join(log.folder(target)).join("kinglet.symbols"))
+}
+
 /// What came out.
 #[derive(Debug)]
 pub struct Built {
@@ -86,11 +119,12 @@ pub fn main(words: Vec<OsString>) -> Outcome {
     use lexopt::Arg::Long;
     use lexopt::ValueExt;
     let mut args = lexopt::Parser::from_args(words);
-    let (mut target, mut route) = (Target::Aarch64, None);
+    let (mut target, mut route, mut log) = (Target::Aarch64, None, Log::Frames);
     while let Some(arg) = args.next()? {
         match arg {
             Long("target") => target = Target::named(&args.value()?.string()?)?,
             Long("route") => route = Some(args.value()?.string()?),
+            Long("no-log") => log = Log::Off,
             Long("help") => {
                 print!("{HELP}");
                 return Ok(());
@@ -98,7 +132,7 @@ pub fn main(words: Vec<OsString>) -> Outcome {
             other => return Err(other.unexpected().into()),
         }
     }
-    let built = build(target, route.as_deref())?;
+    let built = build(target, route.as_deref(), log)?;
     println!("{} {}", built.binary.display(), built.bytes);
     Ok(())
 }
@@ -133,12 +167,15 @@ fn flags(route: Route) -> Vec<&'static str> {
 ///
 /// # Errors
 /// No route is open, the build fails, or the result needs other files to run.
-pub fn build(target: Target, asked: Option<&str>) -> Outcome<Built> {
+pub fn build(target: Target, asked: Option<&str>, log: Log) -> Outcome<Built> {
     let route = find(target, asked)?;
     eprintln!("cross: {} by {}", target.triple(), route.why());
     let flags = flags(route);
     let mut cargo = route.cargo("build", target, &flags)?;
     cargo.args(["--profile", "dist", "--package", "kinglet", "--bin", "kinglet"]);
+    if log == Log::Frames {
+        cargo.args(["--features", "kinglet/defmt"]).env("DEFMT_LOG", LOG_LEVEL);
+    }
     if route.builds_std() {
         cargo.args(["-Zbuild-std=std,panic_abort", "-Zbuild-std-features=optimize_for_size"]);
     }
@@ -150,9 +187,10 @@ pub fn build(target: Target, asked: Option<&str>) -> Outcome<Built> {
     let stripped = elf::strip(&bytes).context(linked.display())?;
     Elf::parse(&stripped).and_then(|elf| elf.check_static(target.machine())).context(linked.display())?;
 
-    let out = sh::target_dir()?.join("dist").join(target.triple());
-    fs::create_dir_all(&out).context(format_args!("cannot make {}", out.display()))?;
-    let (binary, symbols) = (out.join("kinglet"), out.join("kinglet.symbols"));
+    let symbols = symbols(target, log)?;
+    let binary = symbols.with_file_name("kinglet");
+    let out = symbols.parent().ok_or(Failure::new("no folder for the binary"))?;
+    fs::create_dir_all(out).context(format_args!("cannot make {}", out.display()))?;
     // A running copy of the old binary keeps its file.
     let _ = fs::remove_file(&binary);
     fs::copy(&linked, &symbols).context(format_args!("cannot write {}", symbols.display()))?;

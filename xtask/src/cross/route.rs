@@ -125,12 +125,14 @@ impl Route {
     /// # Errors
     /// As [`Route::cargo`].
     pub fn cargo_for_tests(self, target: Target) -> Outcome<Command> {
+        // Fixed addresses, as the program has them: the log needs them.
+        let flags = ["-Crelocation-model=static"];
         if self == Route::Debian {
-            let mut cargo = self.cargo("test", target, &[])?;
+            let mut cargo = self.cargo("test", target, &flags)?;
             cargo.arg("-Zbuild-std=std,test,panic_unwind");
             return Ok(cargo);
         }
-        Route::Prebuilt.cargo("test", target, &[])
+        Route::Prebuilt.cargo("test", target, &flags)
     }
 }
 

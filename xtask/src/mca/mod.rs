@@ -9,7 +9,7 @@ mod disassembly;
 mod goals;
 mod slices;
 
-use crate::cross::{self, Target};
+use crate::cross::{self, Log, Target};
 use crate::elf::Elf;
 use crate::emulator::Emulator;
 use crate::requantized;
@@ -90,7 +90,7 @@ pub fn main(words: Vec<OsString>) -> Outcome {
     let program = match binary {
         Some(path) => path,
         // The one with symbols: its code is that of the file that is shipped.
-        None => cross::build(Target::Aarch64, None)?.symbols,
+        None => cross::build(Target::Aarch64, None, Log::Frames)?.symbols,
     };
     let wanted = |kernel: &&Kernel| only.as_ref().is_none_or(|word| kernel.label.contains(word.as_str()));
     let kernels: Vec<&'static Kernel> = KERNELS.iter().filter(wanted).collect();

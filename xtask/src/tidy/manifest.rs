@@ -18,13 +18,15 @@ pub fn check(files: Files<'_, '_>, found: &mut Vec<Finding>) {
     }
     let table = documented(files("ARCHITECTURE.md").unwrap_or(""));
     let mut used = Vec::new();
-    for member in &members {
+    // Crates that are workspaces of their own: nothing to inherit from, but no less to say for what they use.
+    let excluded = strings_of(root, "exclude");
+    for member in members.iter().chain(&excluded) {
         let path = format!("{member}/Cargo.toml");
         let Some(manifest) = files(&path) else {
             found.push(Finding::new(&path, 1, "the workspace member's manifest is missing"));
             continue;
         };
-        if !inherits_lints(manifest) {
+        if members.contains(member) && !inherits_lints(manifest) {
             found.push(Finding::new(&path, 1, "must inherit the lints: [lints] workspace = true"));
         }
         for dependency in dependencies(manifest) {
@@ -196,6 +198,8 @@ mod tests {
         one(found(ROOT, CORE, TABLE, "## [1.1.0]\n"), "CHANGELOG.md:1: ", "1.2.0");
         let more = ROOT.replace("\"core\",", "\"core\", \"gone\"");
         one(found(&more, CORE, TABLE, LOG), "gone/Cargo.toml:1: ", "missing");
+        let apart = ROOT.replace("[workspace.package]", "exclude = [\"gone\"]\n[workspace.package]");
+        one(found(&apart, CORE, TABLE, LOG), "gone/Cargo.toml:1: ", "missing");
         assert!(found("", CORE, TABLE, LOG)[0].contains("no workspace members"));
     }
 

@@ -216,35 +216,38 @@ fn add_block<D: Dot, const T: usize, const FINE: bool>(
     acc: &mut [[f32; ROWS]],
 ) {
     let mut tokens = Tokens::new(x, stride);
-    let start = vdupq_n_f32(FLOAT);
+    let float = vdupq_n_f32(FLOAT);
     for acc in acc.as_chunks_mut::<T>().0 {
         let x: [&BlockQ32; T] = tokens.next();
-        let sums = if FINE {
-            let mut sums = [[vdupq_n_s32(0); 2]; T];
-            let mut planes = [x.map(|x| &x.hi), x.map(|x| &x.lo)].into_iter();
-            // A loop of two, so that the code is there once.
-            while let Some(x) = planes.next() {
-                plane(d, panel, x, &mut sums);
-                if planes.len() > 0 {
-                    sums = sums.map(|rows| rows.map(vshlq_n_s32::<7>));
-                }
-            }
-            sums.map(|rows| rows.map(vcvtq_f32_s32))
-        } else {
-            // At most 32 * 128 * 128 in magnitude.
-            let mut sums = [[vreinterpretq_s32_f32(start); 2]; T];
-            plane(d, panel, x.map(|x| &x.lo), &mut sums);
-            sums.map(|rows| rows.map(|sum| vsubq_f32(vreinterpretq_f32_s32(sum), start)))
-        };
-        let scales = [load_f32(&panel.d[0]), load_f32(&panel.d[1])];
+        // At most 32 * 128 * 128 in magnitude where activations are coarse.
+        let start = if FINE { vdupq_n_s32(0) } else { vreinterpretq_s32_f32(float) };
+        let mut sums = [[start; 2]; T];
+        if FINE {
+            plane(d, panel, x.map(|x| &x.hi), &mut sums);
+            sums = sums.map(|rows| rows.map(vshlq_n_s32::<7>));
+        }
+        plane(d, panel, x.map(|x| &x.lo), &mut sums);
+        let dw = [load_f32(&panel.d[0]), load_f32(&panel.d[1])];
         for t in 0..T {
-            for (part, acc) in acc[t].as_chunks_mut::<4>().0.iter_mut().enumerate() {
-                let scale = vmulq_f32(scales[part], vdupq_n_f32(x[t].d));
-                let mut sum = vfmaq_f32(load_f32(acc), scale, sums[t][part]);
-                if panel.has_min {
-                    sum = vfmaq_f32(sum, load_f32(&panel.m[part]), vdupq_n_f32(x[t].s));
+            let acc = acc[t].as_chunks_mut::<4>().0;
+            for part in 0..2 {
+                let sum = match FINE {
+                    true => vcvtq_f32_s32(sums[t][part]),
+                    false => vsubq_f32(vreinterpretq_f32_s32(sums[t][part]), float),
+                };
+                let scale = vmulq_f32(dw[part], vdupq_n_f32(x[t].d));
+                let sum = vfmaq_f32(load_f32(&acc[part]), scale, sum);
+                store_f32(&mut acc[part], sum);
+            }
+        }
+        if panel.has_min {
+            let m = [load_f32(&panel.m[0]), load_f32(&panel.m[1])];
+            for t in 0..T {
+                let acc = acc[t].as_chunks_mut::<4>().0;
+                for part in 0..2 {
+                    let sum = vfmaq_f32(load_f32(&acc[part]), m[part], vdupq_n_f32(x[t].s));
+                    store_f32(&mut acc[part], sum);
                 }
-                store_f32(acc, sum);
             }
         }
     }
@@ -253,7 +256,9 @@ fn add_block<D: Dot, const T: usize, const FINE: bool>(
 /// Adds the products with one plane.
 #[inline(always)]
 fn plane<D: Dot, const T: usize>(d: D, panel: &Panel, x: [&[i8; 32]; T], sums: &mut [[int32x4_t; 2]; T]) {
-    for (half, groups) in panel.q.as_chunks::<4>().0.iter().enumerate() {
-        d.dot_lanes(groups, x.map(|x| load_i8(&x.as_chunks().0[half])), sums);
-    }
+    let x: [[int8x16_t; T]; 2] = array::from_fn(|half| x.map(|x| load_i8(&x.as_chunks().0[half])));
+    let groups = panel.q.as_chunks::<4>().0;
+    // Twice by hand: as a loop it would keep the sums in memory.
+    d.dot_lanes(&groups[0], x[0], sums);
+    d.dot_lanes(&groups[1], x[1], sums);
 }

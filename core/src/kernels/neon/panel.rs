@@ -12,7 +12,7 @@ pub(super) const ROWS: usize = 8;
 /// Panels that are unpacked side by side: so often tokens are found in the first-level cache.
 pub(super) const PANELS: usize = 2;
 /// Most tokens that a panel is unpacked for at once.
-pub(super) const TOKENS: usize = 64;
+pub(super) const TOKENS: usize = 128;
 /// Tokens of the larger inner kernel: panels are multiplied with multiples of it.
 pub(super) const STEP: usize = 8;
 /// Fewer tokens than this are taken one by one.

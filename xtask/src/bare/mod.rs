@@ -7,6 +7,10 @@
 //!
 //! This finds a way and says which; it never installs anything (`cargo xtask setup` does).
 
+mod program;
+
+pub use program::{QEMU_PACKAGE, has_qemu, run};
+
 use crate::sh::{self, Context, Failure, Outcome};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -97,18 +101,23 @@ fn with_installed(target: &str) -> Outcome {
 }
 
 fn with_debian() -> Outcome {
-    let mut build = Command::new(DEBIAN_CARGO);
-    build.current_dir(sh::root());
+    let mut build = debian_cargo();
     build.args(["build", "-Zbuild-std=core", "--package", "kinglet-core", "--target", TARGET]);
     build.arg("--target-dir").arg(sh::target_dir()?.join("bare-debian"));
-    build.env("RUSTC_BOOTSTRAP", "1").env("RUSTC", DEBIAN_RUSTC);
-    // Set by `cargo run` for another toolchain; they would mix two compilers.
-    for name in ["LD_LIBRARY_PATH", "CARGO", "RUSTDOC", "RUSTUP_TOOLCHAIN", "RUSTFLAGS"] {
-        build.env_remove(name);
-    }
     sh::run(&mut build)?;
     eprintln!("bare: compiled with no library but core: alloc was not there to be linked");
     Ok(())
+}
+
+/// Debian's cargo with Debian's compiler.
+fn debian_cargo() -> Command {
+    let mut cargo = Command::new(DEBIAN_CARGO);
+    cargo.current_dir(sh::root()).env("RUSTC_BOOTSTRAP", "1").env("RUSTC", DEBIAN_RUSTC);
+    // Set by `cargo run` for another toolchain; they would mix two compilers.
+    for name in ["LD_LIBRARY_PATH", "CARGO", "RUSTDOC", "RUSTUP_TOOLCHAIN", "RUSTFLAGS"] {
+        cargo.env_remove(name);
+    }
+    cargo
 }
 
 /// The bare target to use: the preferred one, else any.
