@@ -1,20 +1,20 @@
 //! Matrix products of weight types with blocks of 256. Must not know how a type packs them.
 
 use super::dot::Dot;
-use super::panel::{PANELS, ROWS, cover, sum_each};
+use super::panel::{Column, PANELS, ROWS, cover, sum_each};
 use super::panel256::{Panel, Spare, TOKENS, add_block};
 use super::unpack256::Registers256;
 use super::vec::*;
 use crate::ops::{BlockQ256, Input, Precision};
 use crate::par::Tile;
 use crate::weights::Matrix;
-use core::{array, slice};
+use core::array;
 
 /// Rows that are read side by side for one token.
 const FEW_ROWS: usize = 4;
 
 /// See [`add_block`].
-type Add<D> = fn(D, &Panel, &[BlockQ256], usize, &mut [[f32; ROWS]], &mut Spare);
+type Add<D> = fn(D, &Panel, &[&BlockQ256], &mut [[f32; ROWS]], &mut Spare);
 
 /// A weight type as the driver sees it: functions, so that only they exist once a type.
 struct Type<D> {
@@ -59,7 +59,7 @@ fn drive<D: Dot>(d: D, ty: &Type<D>, w: &Matrix<'_>, input: &Input<'_>, out: &mu
             let (mut panel, mut spare, mut acc) = (Panel::new(fine), Spare::ZERO, [[0.0; ROWS]]);
             for (b, x) in x.iter().enumerate() {
                 (ty.unpack)(&mut panel, &rows, b);
-                (ty.add[0])(d, &panel, slice::from_ref(x), 1, &mut acc, &mut spare);
+                (ty.add[0])(d, &panel, &[x], &mut acc, &mut spare);
             }
             acc[0]
         },
@@ -68,10 +68,12 @@ fn drive<D: Dot>(d: D, ty: &Type<D>, w: &Matrix<'_>, input: &Input<'_>, out: &mu
             let panels: [[&[u8]; ROWS]; PANELS] = array::from_fn(|p| panels[p.min(used - 1)].map(row));
             let x = &input.q256[tokens.start * blocks..tokens.end * blocks];
             let (mut panel, mut spare) = (Panel::new(fine), Spare::ZERO);
+            let mut column = Column::new(x, blocks);
             for b in 0..blocks {
+                let x = column.of(&x[b..], blocks);
                 for (w, acc) in panels[..used].iter().zip(acc.iter_mut()) {
                     (ty.unpack)(&mut panel, w, b);
-                    (ty.add[1])(d, &panel, &x[b..], blocks, acc, &mut spare);
+                    (ty.add[1])(d, &panel, x, acc, &mut spare);
                 }
             }
         },

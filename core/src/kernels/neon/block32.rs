@@ -1,19 +1,19 @@
 //! Matrix products of weight types with blocks of 32. Must not know how a type packs them.
 
 use super::dot::Dot;
-use super::panel::{PANELS, ROWS, STEP, Tokens, cover, interleave, sum_each};
+use super::panel::{Column, PANELS, ROWS, STEP, cover, interleave, sum_each};
 use super::unpack32::Registers32;
 use super::vec::*;
 use crate::ops::{BlockQ32, Input, Precision};
 use crate::par::Tile;
 use crate::weights::Matrix;
-use core::{array, slice};
+use core::array;
 
 /// Tokens of the inner kernel: with two registers of rows they fill 16 of the 32 registers.
 const TOKENS: usize = STEP;
 
 /// See [`add_block`].
-type Add<D> = fn(D, &Panel, &[BlockQ32], usize, &mut [[f32; ROWS]]);
+type Add<D> = fn(D, &Panel, &[&BlockQ32], &mut [[f32; ROWS]]);
 
 /// A weight type as the driver sees it: functions, so that only they exist once a type.
 struct Type<D> {
@@ -56,7 +56,7 @@ fn drive<D: Dot>(d: D, ty: &Type<D>, w: &Matrix<'_>, input: &Input<'_>, out: &mu
             let (mut panel, mut acc) = (Panel::new(), [[0.0; ROWS]]);
             for (b, x) in x.iter().enumerate() {
                 (ty.unpack)(&mut panel, &rows, b);
-                (ty.add[0])(d, &panel, slice::from_ref(x), 1, &mut acc);
+                (ty.add[0])(d, &panel, &[x], &mut acc);
             }
             acc[0]
         },
@@ -65,10 +65,12 @@ fn drive<D: Dot>(d: D, ty: &Type<D>, w: &Matrix<'_>, input: &Input<'_>, out: &mu
             let panels: [[&[u8]; ROWS]; PANELS] = array::from_fn(|p| panels[p.min(used - 1)].map(row));
             let x = &input.q32[tokens.start * blocks..tokens.end * blocks];
             let mut panel = Panel::new();
+            let mut column = Column::new(x, blocks);
             for b in 0..blocks {
+                let x = column.of(&x[b..], blocks);
                 for (w, acc) in panels[..used].iter().zip(acc.iter_mut()) {
                     (ty.unpack)(&mut panel, w, b);
-                    (ty.add[1])(d, &panel, &x[b..], blocks, acc);
+                    (ty.add[1])(d, &panel, x, acc);
                 }
             }
         },
@@ -205,23 +207,24 @@ impl Panel {
 /// f32 that is as much larger than this. The subtraction then is exact, and cheaper than a conversion.
 pub(super) const FLOAT: f32 = 12_582_912.0;
 
-/// Adds a block of eight rows times that of all tokens, `T` at a time: token i's is `x[i * stride]`. The
-/// last is repeated until `acc` is full.
+/// Where sums start.
+static ZERO: [i32; 8] = [0; 8];
+static FLOATS: [i32; 8] = [FLOAT.to_bits() as i32; 8];
+
+/// Adds a block of eight rows times that of all tokens, `T` at a time.
 #[inline(never)]
 fn add_block<D: Dot, const T: usize, const FINE: bool>(
     d: D,
     panel: &Panel,
-    x: &[BlockQ32],
-    stride: usize,
+    x: &[&BlockQ32],
     acc: &mut [[f32; ROWS]],
 ) {
-    let mut tokens = Tokens::new(x, stride);
     let float = vdupq_n_f32(FLOAT);
-    for acc in acc.as_chunks_mut::<T>().0 {
-        let x: [&BlockQ32; T] = tokens.next();
-        // At most 32 * 128 * 128 in magnitude where activations are coarse.
-        let start = if FINE { vdupq_n_s32(0) } else { vreinterpretq_s32_f32(float) };
-        let mut sums = [[start; 2]; T];
+    for (x, acc) in x.as_chunks::<T>().0.iter().zip(acc.as_chunks_mut::<T>().0) {
+        // Loads of the panel belong into the loop: there are not enough registers for it.
+        let panel = opaque(panel);
+        // The sums are at most 32 * 128 * 128 in magnitude where activations are coarse.
+        let mut sums = load_fresh(if FINE { &ZERO } else { &FLOATS });
         if FINE {
             plane(d, panel, x.map(|x| &x.hi), &mut sums);
             sums = sums.map(|rows| rows.map(vshlq_n_s32::<7>));
@@ -256,9 +259,8 @@ fn add_block<D: Dot, const T: usize, const FINE: bool>(
 /// Adds the products with one plane.
 #[inline(always)]
 fn plane<D: Dot, const T: usize>(d: D, panel: &Panel, x: [&[i8; 32]; T], sums: &mut [[int32x4_t; 2]; T]) {
-    let x: [[int8x16_t; T]; 2] = array::from_fn(|half| x.map(|x| load_i8(&x.as_chunks().0[half])));
-    let groups = panel.q.as_chunks::<4>().0;
-    // Twice by hand: as a loop it would keep the sums in memory.
-    d.dot_lanes(&groups[0], x[0], sums);
-    d.dot_lanes(&groups[1], x[1], sums);
+    // A loop of two: in one piece the compiler loads what is needed last so early that it must spill it.
+    for (half, groups) in panel.q.as_chunks::<4>().0.iter().enumerate() {
+        d.dot_lanes(groups, x.map(|x| load_i8(&x.as_chunks().0[half])), sums);
+    }
 }

@@ -5,7 +5,6 @@ use super::vec::*;
 use crate::par::Tile;
 use core::array;
 use core::ops::Range;
-use core::slice::Chunks;
 
 /// Rows of a panel of unpacked weights.
 pub(super) const ROWS: usize = 8;
@@ -65,29 +64,34 @@ pub(super) fn cover<const F: usize>(
     }
 }
 
-/// The blocks of a column, token by token.
-pub(super) struct Tokens<'x, X> {
-    rest: Chunks<'x, X>,
-    last: &'x X,
+/// The blocks of a column of [`TOKENS`] tokens: found once for all panels.
+pub(super) struct Column<'x, X> {
+    blocks: [&'x X; TOKENS],
+    /// Tokens, up to the next multiple of [`STEP`].
+    padded: usize,
 }
 
-impl<'x, X> Tokens<'x, X> {
-    /// The first block of every `stride`, the length of a row of blocks.
+impl<'x, X> Column<'x, X> {
+    /// Of as many tokens as `x` has rows of `stride` blocks.
     ///
     /// # Panics
     /// If there are none.
     #[inline(always)]
     pub(super) fn new(x: &'x [X], stride: usize) -> Self {
-        Tokens { rest: x.chunks(stride), last: &x[0] }
+        let tokens = (x.len() / stride).min(TOKENS);
+        Column { blocks: [&x[0]; TOKENS], padded: tokens.next_multiple_of(STEP).min(TOKENS) }
     }
 
-    /// The blocks of the next `N` tokens; past the last token, its block again.
+    /// The first block of every `stride` of `x`; past the last token, its block again.
     #[inline(always)]
-    pub(super) fn next<const N: usize>(&mut self) -> [&'x X; N] {
-        array::from_fn(|_| {
-            self.last = self.rest.next().map_or(self.last, |row| &row[0]);
-            self.last
-        })
+    pub(super) fn of(&mut self, x: &'x [X], stride: usize) -> &[&'x X] {
+        let mut last = self.blocks[0];
+        let mut rows = x.iter().step_by(stride);
+        for slot in &mut self.blocks[..self.padded] {
+            last = rows.next().unwrap_or(last);
+            *slot = last;
+        }
+        &self.blocks[..self.padded]
     }
 }
 

@@ -3,7 +3,7 @@
 
 use super::block32::FLOAT;
 use super::dot::Dot;
-use super::panel::{ROWS, Tokens, interleave, transpose};
+use super::panel::{ROWS, interleave, transpose};
 use super::unpack256::Registers256;
 use super::vec::*;
 use crate::ops::BlockQ256;
@@ -148,24 +148,20 @@ impl Spare {
     }
 }
 
-/// Adds a block of eight rows times that of all tokens, `T` at a time: token i's is `x[i * stride]`. The
-/// last is repeated until `acc` is full. A block has `SUBS` sub-blocks; sums of `NARROW` ones fit an i16.
+/// Adds a block of eight rows times that of all tokens, `T` at a time. A block has `SUBS` sub-blocks; sums of `NARROW` ones fit an i16.
 pub(super) fn add_block<D: Dot, const T: usize, const SUBS: usize, const NARROW: bool>(
     d: D,
     panel: &Panel,
-    x: &[BlockQ256],
-    stride: usize,
+    x: &[&BlockQ256],
     acc: &mut [[f32; ROWS]],
     spare: &mut Spare,
 ) {
-    let mut tokens = Tokens::new(x, stride);
-    for acc in acc.as_chunks_mut::<T>().0 {
-        let x: [&BlockQ256; T] = tokens.next();
+    for (x, acc) in x.as_chunks::<T>().0.iter().zip(acc.as_chunks_mut::<T>().0) {
         let (mut plane, mut left) = (x.map(|x| &x.lo), None);
         if panel.fine {
             (plane, left) = (x.map(|x| &x.hi), Some(plane));
         } else if NARROW && x.iter().any(|x| x.most_of_16 > CALM) {
-            spare.split(&x);
+            spare.split(x);
             (plane, left) = (array::from_fn(|t| &spare.hi[t]), Some(array::from_fn(|t| &spare.lo[t])));
         }
         let mut totals = load_fresh(&panel.zero);

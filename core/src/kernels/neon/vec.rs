@@ -252,6 +252,17 @@ pub(super) fn load_fresh<const N: usize>(zero: &[i32; 8]) -> [[int32x4_t; 2]; N]
     })
 }
 
+/// The same, but the compiler cannot know: what is read through it is read anew.
+#[inline(always)]
+pub(super) fn opaque<T>(r: &T) -> &T {
+    let mut pointer: *const T = r;
+    // SAFETY: changes nothing, so that the pointer stays the valid reference that it was.
+    unsafe {
+        asm!("/* {0} */", inout(reg) pointer, options(nomem, nostack, preserves_flags));
+        &*pointer
+    }
+}
+
 /// 16 bytes in two halves.
 #[inline(always)]
 pub(super) fn bytes(low: u64, high: u64) -> uint8x16_t {
