@@ -119,6 +119,21 @@ struct Quad {
 }
 
 impl Quad {
+    /// Adds the products of a block of row `R`.
+    #[inline(always)]
+    fn row<B: Registers32, D: Dot, const FINE: bool, const R: usize>(
+        &mut self,
+        d: D,
+        w: [&B::Raw; 4],
+        planes: [[int8x16_t; 2]; 2],
+    ) {
+        let q = B::quants(w[R]);
+        self.sums[0][R] = two(d, self.sums[0][R], q, planes[0]);
+        if FINE {
+            self.sums[1][R] = two(d, self.sums[1][R], q, planes[1]);
+        }
+    }
+
     /// Adds a block of each row; `more` runs on too and is part of every row's sum.
     #[inline(always)]
     fn add<B: Registers32, D: Dot, const FINE: bool>(
@@ -129,13 +144,11 @@ impl Quad {
         planes: [[int8x16_t; 2]; 2],
         more: int32x4_t,
     ) {
-        for (r, raw) in w.into_iter().enumerate() {
-            let q = B::quants(raw);
-            self.sums[0][r] = two(d, self.sums[0][r], q, planes[0]);
-            if FINE {
-                self.sums[1][r] = two(d, self.sums[1][r], q, planes[1]);
-            }
-        }
+        // One by one: as a loop it would keep the sums in memory.
+        self.row::<B, D, FINE, 0>(d, w, planes);
+        self.row::<B, D, FINE, 1>(d, w, planes);
+        self.row::<B, D, FINE, 2>(d, w, planes);
+        self.row::<B, D, FINE, 3>(d, w, planes);
         let mut now = sum_each(self.sums[0]);
         if FINE {
             now = vaddq_s32(now, vshlq_n_s32::<7>(sum_each(self.sums[1])));
