@@ -45,7 +45,8 @@ pub(super) fn matmul<B: Registers32, D: Dot>(
 #[inline(never)]
 fn drive<D: Dot>(d: D, ty: &Type<D>, w: &Matrix<'_>, input: &Input<'_>, out: &mut Tile<'_, f32>) {
     let blocks = w.cols() / 32;
-    let row = |row: usize| w.rows_data(row..row + 1);
+    let (data, bytes) = (w.rows_data(0..w.rows()), w.row_bytes());
+    let row = |row: usize| &data[row * bytes..][..bytes];
     cover(
         out,
         |rows, token| {

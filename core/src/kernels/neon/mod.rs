@@ -9,6 +9,7 @@ mod block256;
 mod block32;
 mod dot;
 pub(crate) mod elementwise;
+mod few256;
 mod float;
 mod panel;
 mod panel256;

@@ -99,8 +99,6 @@ registers! {
     vmlal_high_s16(acc: int32x4_t, a: int16x8_t, b: int16x8_t) -> int32x4_t;
     vmlal_laneq_s16<L>(acc: int32x4_t, a: int16x4_t, b: int16x8_t) -> int32x4_t;
     vmlal_high_laneq_s16<L>(acc: int32x4_t, a: int16x8_t, b: int16x8_t) -> int32x4_t;
-    vmull_n_s16(a: int16x4_t, b: i16) -> int32x4_t;
-    vmull_high_n_s16(a: int16x8_t, b: i16) -> int32x4_t;
     vextq_s16<N>(a: int16x8_t, b: int16x8_t) -> int16x8_t;
     vaddq_s16(a: int16x8_t, b: int16x8_t) -> int16x8_t;
     vsubq_s16(a: int16x8_t, b: int16x8_t) -> int16x8_t;
@@ -115,6 +113,8 @@ registers! {
     vsubq_s32(a: int32x4_t, b: int32x4_t) -> int32x4_t;
     vpaddq_s32(a: int32x4_t, b: int32x4_t) -> int32x4_t;
     vaddvq_s32(a: int32x4_t) -> i32;
+    vmlaq_laneq_s32<L>(acc: int32x4_t, a: int32x4_t, b: int32x4_t) -> int32x4_t;
+    vmlsq_s32(acc: int32x4_t, a: int32x4_t, b: int32x4_t) -> int32x4_t;
     vmlaq_s32(acc: int32x4_t, a: int32x4_t, b: int32x4_t) -> int32x4_t;
     vshlq_n_s32<N>(a: int32x4_t) -> int32x4_t;
     vshrq_n_s32<N>(a: int32x4_t) -> int32x4_t;
