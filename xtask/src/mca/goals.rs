@@ -173,7 +173,7 @@ pub const KERNELS: &[Kernel] = &[
     unpack("unpack Q6_K", "<Panel>::unpack::<Q6K>"),
     least(GEMV, gemv(labels::GEMV_Q4_0, "block32::few::<Q4_0, DotProd, false>", Q4_0, 1, (8, BLOCK_Q4_0))),
     gemv(labels::GEMV_Q4_0_FINE, "block32::few::<Q4_0, DotProd, true>", Q4_0, 2, (8, BLOCK_Q4_0)),
-    gemv("GEMV Q5_0", "block32::few::<Q5_0, DotProd, false>", Q5_0, 1, (8, BLOCK_Q5_0)),
+    gemv("GEMV Q5_0", "block32::few::<Q5_0, DotProd, false>", Q5_0, 1, (4, BLOCK_Q5_0)),
     least(GEMV, gemv(labels::GEMV_Q8_0, "block32::few::<Q8_0, DotProd, false>", Q8_0, 1, (8, BLOCK_Q8_0))),
     gemv(labels::GEMV_Q8_0_FINE, "block32::few::<Q8_0, DotProd, true>", Q8_0, 2, (8, BLOCK_Q8_0)),
     least(GEMV, gemv(labels::GEMV_Q4_K, "few256::few::<Q4K, DotProd, false>", Q4_K, 1, (4, BLOCK_Q4_K))),

@@ -79,14 +79,32 @@ fn drive<D: Dot>(d: D, ty: &Type<D>, w: &Matrix<'_>, input: &Input<'_>, out: &mu
 }
 
 /// Eight rows times one token.
+fn few<B: Registers32, D: Dot, const FINE: bool>(d: D, w: [&[u8]; ROWS], x: &[BlockQ32]) -> [f32; ROWS] {
+    let fours = w.as_chunks::<4>().0;
+    let acc = match B::LIGHT {
+        true => quads::<B, D, FINE, 2>(d, [&fours[0], &fours[1]], x),
+        // There are not registers enough for all.
+        false => array::from_fn(|i| quads::<B, D, FINE, 1>(d, [&fours[i]], x)[0]),
+    };
+    let mut out = [0.0; ROWS];
+    out.as_chunks_mut().0.iter_mut().zip(acc).for_each(|(out, acc)| store_f32(out, acc));
+    out
+}
+
+/// `Q` times four rows times one token.
 ///
 /// Integer sums run on from block to block, and a block's is the difference to the one before:
 /// exact modulo 2^32, and cheaper than a fresh start for every row.
-fn few<B: Registers32, D: Dot, const FINE: bool>(d: D, w: [&[u8]; ROWS], x: &[BlockQ32]) -> [f32; ROWS] {
-    let w = w.map(|row| &B::blocks(row)[..x.len()]);
+#[inline(always)]
+fn quads<B: Registers32, D: Dot, const FINE: bool, const Q: usize>(
+    d: D,
+    w: [&[&[u8]; 4]; Q],
+    x: &[BlockQ32],
+) -> [float32x4_t; Q] {
+    let w = w.map(|four| four.map(|row| &B::blocks(row)[..x.len()]));
     let zero = vdupq_n_s32(0);
     let mut surplus = [zero; 2];
-    let mut quads = [Quad { sums: [[zero; 4]; 2], before: zero, acc: vdupq_n_f32(0.0) }; 2];
+    let mut quads = [Quad { sums: [[zero; 4]; 2], before: zero, acc: vdupq_n_f32(0.0) }; Q];
     for (b, x) in x.iter().enumerate() {
         let (lo, hi) = (halves(&x.lo), halves(&x.hi));
         let mut more = zero;
@@ -100,13 +118,13 @@ fn few<B: Registers32, D: Dot, const FINE: bool>(d: D, w: [&[u8]; ROWS], x: &[Bl
                 more = vaddq_s32(more, vshlq_n_s32::<7>(sum_each([surplus[1]; 4])));
             }
         }
-        // Twice by hand: as a loop it would keep the sums in memory.
-        quads[0].add::<B, D, FINE>(d, array::from_fn(|r| &w[r][b]), x, [lo, hi], more);
-        quads[1].add::<B, D, FINE>(d, array::from_fn(|r| &w[4 + r][b]), x, [lo, hi], more);
+        // By hand: as a loop it would keep the sums in memory.
+        quads[0].add::<B, D, FINE>(d, array::from_fn(|r| &w[0][r][b]), x, [lo, hi], more);
+        if let Some(quad) = quads.get_mut(1) {
+            quad.add::<B, D, FINE>(d, array::from_fn(|r| &w[Q - 1][r][b]), x, [lo, hi], more);
+        }
     }
-    let mut out = [0.0; ROWS];
-    out.as_chunks_mut().0.iter_mut().zip(quads).for_each(|(out, quad)| store_f32(out, quad.acc));
-    out
+    quads.map(|quad| quad.acc)
 }
 
 /// Four rows on their way through the blocks.

@@ -9,6 +9,8 @@ pub(super) trait Registers32: Block32 {
     const OFFSET: i8;
     /// Whether models often are of this type: it gets code of its own for single tokens.
     const OFTEN: bool = false;
+    /// Whether unpacking takes so few registers that eight rows can be read side by side, not four.
+    const LIGHT: bool = true;
 
     /// The integer weights plus [`Registers32::OFFSET`].
     fn quants(raw: &Self::Raw) -> [int8x16_t; 2];
@@ -66,6 +68,7 @@ impl Registers32 for Q4_1 {
 
 impl Registers32 for Q5_0 {
     const OFFSET: i8 = 0;
+    const LIGHT: bool = false;
     const OFTEN: bool = true;
 
     #[inline(always)]
