@@ -115,7 +115,6 @@ registers! {
     vshrq_n_s32<N>(a: int32x4_t) -> int32x4_t;
     vpaddq_u32(a: uint32x4_t, b: uint32x4_t) -> uint32x4_t;
     vandq_u32(a: uint32x4_t, b: uint32x4_t) -> uint32x4_t;
-    vbicq_u32(a: uint32x4_t, b: uint32x4_t) -> uint32x4_t;
     vmaxq_u32(a: uint32x4_t, b: uint32x4_t) -> uint32x4_t;
     vmaxvq_u32(a: uint32x4_t) -> u32;
 
