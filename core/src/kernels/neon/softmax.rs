@@ -166,7 +166,7 @@ mod tests {
     #[test]
     fn exp_is_that_of_the_contract() {
         // From -0.0 down to minus infinity, and NaNs behind it.
-        for bits in (0x8000_0000..=u32::MAX).step_by(1021) {
+        for bits in (0x8000_0000..=u32::MAX).step_by(4093) {
             check([bits, bits ^ 1, bits ^ 2, bits ^ 3].map(f32::from_bits));
         }
         // Every number around the smallest that is not 0, and where n changes next to it.
