@@ -165,6 +165,8 @@ pub fn attend<'kv>(
             KvType::F32 => {
                 let head = HeadF32::new(slab, d).expect("slab of another geometry");
                 match isa {
+                    #[cfg(target_arch = "x86_64")]
+                    Isa::Avx2(token) => avx2::attend_f32(token, group, &seen, &head),
                     #[cfg(all(target_arch = "aarch64", target_feature = "neon"))]
                     Isa::Neon(_) | Isa::DotProd(_) => neon::attention_f32::block(group, &seen, &head),
                     _ => scalar::block_f32(group, &seen, &head),

@@ -1,54 +1,103 @@
-//! One query head against one KV block of type `q8`: the scalar kernel of the same name, eight
-//! scores or dims at a time.
+//! A group's queries against one KV block, in pairs: K and V are loaded and widened once for two. The
+//! scalar kernels of the same names, eight scores or dims at a time.
 
 use super::elementwise::exp;
 use super::vec::*;
 use crate::kernels::scalar::attention::Softmax;
-use crate::kv::{BLOCK_TOKENS, HeadQ8};
+use crate::kv::{BLOCK_TOKENS, HeadF32, HeadQ8};
 use crate::math::Scale;
-use crate::ops::attention::{Group, QUERIES};
+use crate::ops::attention::{Group, MAX_HEAD_DIM, QUERIES};
 use core::arch::x86_64::*;
 
 /// Groups of four tokens in a block.
 const GROUPS: usize = BLOCK_TOKENS / 4;
 
-/// Adds a block to every query; see `scalar::attention::block_q8`.
+/// Adds a block of type `q8` to every query; see `scalar::attention::block_q8`.
 #[target_feature(enable = "avx2,fma")]
 pub(super) fn block_q8(group: &mut Group, seen: &[usize; QUERIES], reference: &[f32], head: &HeadQ8<'_>) {
-    let d = reference.len();
-    for i in (0..QUERIES).filter(|i| seen[*i] > 0) {
-        let offset = dot(&group.raw[i][..d], reference) * group.root;
-        let query = (&group.q[i][..d], group.scale[i], offset);
-        one_q8(&mut group.softmax[i], query, head, seen[i], &mut group.out[i][..d]);
+    for first in (0..group.len()).step_by(2) {
+        match seen[first..first + 2] {
+            [0, 0] => {}
+            [_, 0] => few_q8::<1>(group, first, seen, reference, head),
+            [0, _] => few_q8::<1>(group, first + 1, seen, reference, head),
+            _ => few_q8::<2>(group, first, seen, reference, head),
+        }
     }
 }
 
-/// Adds a block to a query; see `scalar::attention::one_q8`.
+/// Adds a block to the `N` queries from `first` on, which see some of it.
 #[target_feature(enable = "avx2,fma")]
-fn one_q8(
-    softmax: &mut Softmax,
-    (q, scale, offset): (&[i16], f32, f32),
+fn few_q8<const N: usize>(
+    group: &mut Group,
+    first: usize,
+    seen: &[usize; QUERIES],
+    reference: &[f32],
     head: &HeadQ8<'_>,
-    visible: usize,
-    a: &mut [f32],
 ) {
-    let mut scores = [[0.0f32; 8]; 4];
-    products(q, head.k, &mut scores);
-    let (scale, offset) = (_mm256_set1_ps(scale), _mm256_set1_ps(offset));
-    for (s, dk) in scores.iter_mut().zip(head.dk.as_chunks::<8>().0) {
-        let factor = _mm256_mul_ps(scale, load(dk));
-        store(s, _mm256_fmadd_ps(load(s), factor, offset));
+    let d = reference.len();
+    let mut q = [&[][..]; N];
+    for (n, q) in q.iter_mut().enumerate() {
+        *q = &group.q[first + n][..d];
     }
-    // What cannot be seen gets the probability 0, which changes no sum: none holds a -0.0.
-    scores.as_flattened_mut()[visible..].fill(f32::NEG_INFINITY);
-    let shrink = absorb(softmax, &mut scores);
-    for (p, dv) in scores.iter_mut().zip(head.dv.as_chunks::<8>().0) {
-        store(p, _mm256_mul_ps(load(p), load(dv)));
+    let mut scores = [[[0.0f32; 8]; 4]; N];
+    products(&q, head.k, &mut scores);
+    let mut weights = [Weights { w: [[0; 4]; GROUPS], scale: 0.0, shrink: 1.0 }; N];
+    for n in 0..N {
+        let (scores, seen) = (&mut scores[n], seen[first + n]);
+        let offset = dot(&group.raw[first + n][..d], reference) * group.root;
+        let (scale, offset) = (_mm256_set1_ps(group.scale[first + n]), _mm256_set1_ps(offset));
+        for (s, dk) in scores.iter_mut().zip(head.dk.as_chunks::<8>().0) {
+            let factor = _mm256_mul_ps(scale, load(dk));
+            store(s, _mm256_fmadd_ps(load(s), factor, offset));
+        }
+        let shrink = absorb(&mut group.softmax[first + n], scores, seen);
+        for (p, dv) in scores.iter_mut().zip(head.dv.as_chunks::<8>().0) {
+            store(p, _mm256_mul_ps(load(p), load(dv)));
+        }
+        // A scale of a token that cannot be seen may be anything, NaN too.
+        scores.as_flattened_mut()[seen..].fill(0.0);
+        let (w, scale) = quantize_weights(scores);
+        weights[n] = Weights { w, scale, shrink };
     }
-    // A scale of a token that cannot be seen may be anything, NaN too.
-    scores.as_flattened_mut()[visible..].fill(0.0);
-    let (w, dw) = quantize_weights(&scores);
-    weighted(&w, dw, shrink, head.v, a);
+    if let Some(out) = group.out[first..].first_chunk_mut::<N>() {
+        weighted(&weights, head.v, d, out);
+    }
+}
+
+/// What a query adds up of a block's V.
+#[derive(Clone, Copy)]
+struct Weights {
+    /// Of each token, 0 to 255, in steps of `scale`.
+    w: [[i16; 4]; GROUPS],
+    scale: f32,
+    /// Factor of what was added up before.
+    shrink: f32,
+}
+
+/// Adds a block of type `f32` to every query; see `scalar::attention::block_f32`.
+#[target_feature(enable = "avx2,fma")]
+pub(super) fn block_f32(group: &mut Group, seen: &[usize; QUERIES], head: &HeadF32<'_>) {
+    let d = group.head_dim();
+    for i in (0..QUERIES).filter(|i| seen[*i] > 0) {
+        let (seen, a) = (seen[i], &mut group.out[i][..d]);
+        let mut scores = [[0.0f32; 8]; 4];
+        for (score, k) in scores.as_flattened_mut()[..seen].iter_mut().zip(head.k.chunks_exact(d)) {
+            *score = dot(&group.raw[i][..d], k) * group.root;
+        }
+        let shrink = _mm256_set1_ps(absorb(&mut group.softmax[i], &mut scores, seen));
+        for (j, a) in a.as_chunks_mut::<16>().0.iter_mut().enumerate() {
+            let a = a.as_chunks_mut::<8>().0;
+            let mut sums = [_mm256_mul_ps(load(&a[0]), shrink), _mm256_mul_ps(load(&a[1]), shrink)];
+            for (p, v) in scores.as_flattened()[..seen].iter().zip(head.v.chunks_exact(d)) {
+                let v = v.as_chunks::<16>().0[j].as_chunks::<8>().0;
+                for i in 0..2 {
+                    sums[i] = _mm256_fmadd_ps(_mm256_set1_ps(*p), load(&v[i]), sums[i]);
+                }
+            }
+            store(&mut a[0], sums[0]);
+            store(&mut a[1], sums[1]);
+        }
+    }
 }
 
 /// `math::dot` of two heads, whose length is a multiple of 16.
@@ -64,24 +113,39 @@ fn dot(a: &[f32], b: &[f32]) -> f32 {
     fold16(lanes)
 }
 
-/// `scores[t] = q . k_t` as floats, for all tokens of the block.
+/// `scores[n][t] = q[n] . k_t` as floats, for all tokens of the block.
 #[target_feature(enable = "avx2")]
-fn products(q: &[i16], k: &[i8], scores: &mut [[f32; 8]; 4]) {
-    let per_group = q.len() / 4;
-    let (tiles, mut sums) = (k.as_chunks::<16>().0, [_mm256_setzero_si256(); GROUPS]);
-    let mut groups = [&tiles[..0]; GROUPS];
-    for (g, group) in groups.iter_mut().enumerate() {
-        *group = &tiles[g * per_group..(g + 1) * per_group];
+fn products<const N: usize>(q: &[&[i16]; N], k: &[i8], scores: &mut [[[f32; 8]; 4]; N]) {
+    let per_group = q[0].len() / 4;
+    let tiles = k.as_chunks::<16>().0;
+    let mut q4 = [&[][..]; N];
+    for (q4, q) in q4.iter_mut().zip(q) {
+        *q4 = &q.as_chunks::<4>().0[..per_group];
     }
-    for (i, q) in q.as_chunks::<4>().0.iter().enumerate() {
-        let q = splat_8(q);
-        for (sum, group) in sums.iter_mut().zip(groups) {
-            let k = _mm256_cvtepi8_epi16(load_half_i8(&group[i]));
-            *sum = _mm256_add_epi32(*sum, _mm256_madd_epi16(k, q));
+    // Twice 16 tokens: eight registers of sums for two queries.
+    for part in 0..2 {
+        let mut groups = [&tiles[..0]; GROUPS / 2];
+        for (g, group) in groups.iter_mut().enumerate() {
+            *group = &tiles[(part * GROUPS / 2 + g) * per_group..][..per_group];
         }
-    }
-    for (pair, out) in sums.as_chunks::<2>().0.iter().zip(scores) {
-        store(out, _mm256_cvtepi32_ps(fold_pairs(pair)));
+        let mut sums = [[_mm256_setzero_si256(); GROUPS / 2]; N];
+        for i in 0..per_group {
+            let mut q = [_mm256_setzero_si256(); N];
+            for n in 0..N {
+                q[n] = splat_8(&q4[n][i]);
+            }
+            for g in 0..GROUPS / 2 {
+                let k = _mm256_cvtepi8_epi16(load_half_i8(&groups[g][i]));
+                for n in 0..N {
+                    sums[n][g] = _mm256_add_epi32(sums[n][g], _mm256_madd_epi16(k, q[n]));
+                }
+            }
+        }
+        for (sums, scores) in sums.iter().zip(scores.iter_mut()) {
+            for (pair, out) in sums.as_chunks::<2>().0.iter().zip(&mut scores[2 * part..]) {
+                store(out, _mm256_cvtepi32_ps(fold_pairs(pair)));
+            }
+        }
     }
 }
 
@@ -92,9 +156,12 @@ fn fold_pairs(v: &[__m256i; 2]) -> __m256i {
     _mm256_permute4x64_epi64::<0b11_01_10_00>(_mm256_hadd_epi32(v[0], v[1]))
 }
 
-/// `Softmax::absorb`: scores become probabilities, relative to the new maximum.
+/// `Softmax::absorb`: the scores of the first `seen` tokens, of which there is one at least, become
+/// probabilities, relative to the new maximum; those of the others, which may be anything, become 0.
 #[target_feature(enable = "avx2,fma")]
-fn absorb(softmax: &mut Softmax, scores: &mut [[f32; 8]; 4]) -> f32 {
+fn absorb(softmax: &mut Softmax, scores: &mut [[f32; 8]; 4], seen: usize) -> f32 {
+    // What cannot be seen gets the probability 0, which changes no sum: none holds a -0.0.
+    scores.as_flattened_mut()[seen..].fill(f32::NEG_INFINITY);
     // max(s, m) of the instruction is m where s is NaN: a NaN is passed over, as the contract says.
     let mut most = _mm256_set1_ps(softmax.m);
     for s in scores.iter() {
@@ -103,12 +170,15 @@ fn absorb(softmax: &mut Softmax, scores: &mut [[f32; 8]; 4]) -> f32 {
     let mut lanes = [0.0; 8];
     store(&mut lanes, most);
     let m = lanes.into_iter().fold(softmax.m, crate::math::max);
-    let shrink = crate::math::exp(softmax.m - m);
+    let drop = softmax.m - m;
+    // Mostly the maximum stays: exp(0) is 1.
+    let shrink = if drop == 0.0 { 1.0 } else { _mm256_cvtss_f32(exp(_mm256_set1_ps(drop))) };
     for s in scores.iter_mut() {
         store(s, exp(_mm256_sub_ps(load(s), _mm256_set1_ps(m))));
     }
     let sum = |i: usize| _mm256_add_ps(load(&scores[i]), load(&scores[i + 2]));
-    softmax.l = crate::math::fma(softmax.l, shrink, fold16([sum(0), sum(1)]));
+    let sum = _mm_set_ss(fold16([sum(0), sum(1)]));
+    softmax.l = _mm_cvtss_f32(_mm_fmadd_ss(_mm_set_ss(softmax.l), _mm_set_ss(shrink), sum));
     softmax.m = m;
     shrink
 }
@@ -129,27 +199,30 @@ fn quantize_weights(w: &[[f32; 8]; 4]) -> ([[i16; 4]; GROUPS], f32) {
     (out, scale.d)
 }
 
-/// `a_j = fma(dw, sum_t w_t v_tj, a_j * shrink)`.
+/// `a_j = fma(dw, sum_t w_t v_tj, a_j * shrink)` for `N` queries, whose `a` are the first `d` elements of
+/// the rows of `out`.
 #[target_feature(enable = "avx2,fma")]
-fn weighted(w: &[[i16; 4]; GROUPS], dw: f32, shrink: f32, v: &[u8], a: &mut [f32]) {
-    let (dw, shrink) = (_mm256_set1_ps(dw), _mm256_set1_ps(shrink));
+fn weighted<const N: usize>(weights: &[Weights; N], v: &[u8], d: usize, out: &mut [[f32; MAX_HEAD_DIM]; N]) {
     let sign = _mm_set1_epi8(-128);
-    let mut tokens = [_mm256_setzero_si256(); GROUPS];
-    for (tokens, w) in tokens.iter_mut().zip(w) {
-        *tokens = splat_8(w);
-    }
     // Heads are multiples of 16: no dim is left over.
-    let tiles = v.as_chunks::<16>().0.as_chunks::<GROUPS>().0.as_chunks::<2>().0;
-    for (a, dims) in a.as_chunks_mut::<8>().0.iter_mut().zip(tiles) {
-        let mut sums = [_mm256_setzero_si256(); 2];
-        for (sum, dims) in sums.iter_mut().zip(dims) {
-            for (v, w) in dims.iter().zip(tokens) {
+    let tiles = &v.as_chunks::<16>().0.as_chunks::<GROUPS>().0.as_chunks::<2>().0[..d / 8];
+    for (i, dims) in tiles.iter().enumerate() {
+        let mut sums = [[_mm256_setzero_si256(); 2]; N];
+        for (half, dims) in dims.iter().enumerate() {
+            for t in 0..GROUPS {
                 // 128 was added to V when it was stored.
-                let v = _mm256_cvtepi8_epi16(_mm_xor_si128(load_half(v), sign));
-                *sum = _mm256_add_epi32(*sum, _mm256_madd_epi16(v, w));
+                let v = _mm256_cvtepi8_epi16(_mm_xor_si128(load_half(&dims[t]), sign));
+                for n in 0..N {
+                    let product = _mm256_madd_epi16(v, splat_8(&weights[n].w[t]));
+                    sums[n][half] = _mm256_add_epi32(sums[n][half], product);
+                }
             }
         }
-        let sum = _mm256_cvtepi32_ps(fold_pairs(&sums));
-        store(a, _mm256_fmadd_ps(dw, sum, _mm256_mul_ps(load(a), shrink)));
+        for n in 0..N {
+            let a = &mut out[n].as_chunks_mut::<8>().0[i];
+            let before = _mm256_mul_ps(load(a), _mm256_set1_ps(weights[n].shrink));
+            let sum = _mm256_cvtepi32_ps(fold_pairs(&sums[n]));
+            store(a, _mm256_fmadd_ps(_mm256_set1_ps(weights[n].scale), sum, before));
+        }
     }
 }

@@ -16,7 +16,7 @@ mod unpack256;
 mod unpack32;
 mod vec;
 
-use crate::kv::HeadQ8;
+use crate::kv::{HeadF32, HeadQ8};
 use crate::ops::attention::{Group, QUERIES};
 use crate::ops::isa::Avx2;
 use crate::ops::{BlockQ32, BlockQ256, Input, Precision};
@@ -56,6 +56,8 @@ with_token! {
     attend_q8 = attention::block_q8, (
         group: &mut Group, seen: &[usize; QUERIES], reference: &[f32], head: &HeadQ8<'_>
     );
+    /// The same for type `f32`.
+    attend_f32 = attention::block_f32, (group: &mut Group, seen: &[usize; QUERIES], head: &HeadF32<'_>);
     /// One block of 32, section 4 of the contract.
     quantize_q32 = quantize::q32, (x: &[f32; 32], precision: Precision, out: &mut BlockQ32);
     /// One block of 256, section 4 of the contract.

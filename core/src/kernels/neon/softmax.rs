@@ -145,3 +145,37 @@ pub(super) fn weigh(p: &mut [Row], dv: &[f32; BLOCK_TOKENS], seen: &[usize], wei
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Fails unless the vector form has the bits of the scalar one.
+    fn check(x: [f32; 4]) {
+        let mut ours = [0.0; 4];
+        store_f32(&mut ours, exp_of_negative([load_f32(&x)])[0]);
+        for (x, ours) in x.into_iter().zip(ours) {
+            let want = math::exp(x);
+            assert!(
+                ours.to_bits() == want.to_bits() || ours.is_nan() && want.is_nan(),
+                "exp({x:e}) = {ours:e}, not {want:e}"
+            );
+        }
+    }
+
+    #[test]
+    fn exp_is_that_of_the_contract() {
+        // From -0.0 down to minus infinity, and NaNs behind it.
+        for bits in (0x8000_0000..=u32::MAX).step_by(4093) {
+            check([bits, bits ^ 1, bits ^ 2, bits ^ 3].map(f32::from_bits));
+        }
+        // Every number around the smallest that is not 0, and where n changes next to it.
+        for from in [math::EXP_MIN, -86.989_97, -87.683_1, -88.0] {
+            for bits in from.to_bits() - 20_000..from.to_bits() + 20_000 {
+                check([f32::from_bits(bits); 4]);
+            }
+        }
+        check([0.0, -0.0, f32::NEG_INFINITY, f32::NAN]);
+        check([f32::MIN, -f32::MIN_POSITIVE, -1e-45, -0.346_573_6]);
+    }
+}
