@@ -1,5 +1,6 @@
 //! `bench`: tokens per second, reading and writing. Must not know text.
 
+use crate::decimal::fixed;
 use crate::engine_flags;
 use crate::failure::Failure;
 use crate::loader::Model;
@@ -157,8 +158,8 @@ fn to_table(about: &Value, tests: &[Test]) -> String {
         other => other.to_string(),
     };
     let number = |key: &str| about[key].as_u64().unwrap_or(0) as f64;
-    let size = format!("{:.2} MiB", number("size") / f64::from(1 << 20));
-    let params = format!("{:.2} M", number("params") / 1e6);
+    let size = format!("{} MiB", fixed(number("size") / f64::from(1 << 20), 2));
+    let params = format!("{} M", fixed(number("params") / 1e6, 2));
     let model = text("model");
     let width = model.chars().count().max(5);
     let mut out = String::new();
@@ -174,7 +175,7 @@ fn to_table(about: &Value, tests: &[Test]) -> String {
     );
     for test in tests {
         let (mean, sd) = statistics(&test.samples);
-        let speed = format!("{mean:.2} ± {sd:.2}");
+        let speed = format!("{} ± {}", fixed(mean, 2), fixed(sd, 2));
         let _ = writeln!(
             out,
             "| {model:<width$} | {size:>12} | {params:>10} | {:<7} | {:>7} | {:<7} | {:>8} | {speed:>16} |",

@@ -3,6 +3,7 @@
 //! Whatever can be said about a file is said, also about one that cannot be run: then the reason
 //! stands where the dimensions would.
 
+use crate::decimal;
 use crate::failure::Failure;
 use crate::inspect_text;
 use crate::loader::Model;
@@ -122,11 +123,9 @@ fn value(value: Meta<'_>) -> Value {
         Meta::U64(v) => json!(v),
         Meta::I64(v) => json!(v),
         // As short as the f32 it mostly was. JSON has no infinity.
-        Meta::F64(v) if f64::from(v as f32) == v => {
-            (v as f32).to_string().parse::<f64>().map_or(json!(v), |v| json!(v))
-        }
+        Meta::F64(v) if f64::from(v as f32) == v => json!(widened(v as f32)),
         Meta::F64(v) if v.is_finite() => json!(v),
-        Meta::F64(v) => json!(v.to_string()),
+        Meta::F64(v) => json!(decimal::fixed(v, 0)),
         Meta::Bool(v) => json!(v),
         Meta::Str(v) => json!(v),
         Meta::Array(array) => {
@@ -137,6 +136,11 @@ fn value(value: Meta<'_>) -> Value {
             if array.len() <= SHOWN { json!(first) } else { json!({"length": array.len(), "first": first}) }
         }
     }
+}
+
+/// The `f64` with the digits of an `f32`: 0.000001 and not 0.0000009999999974752427.
+fn widened(value: f32) -> f64 {
+    decimal::parse_f64(&json!(value).to_string()).unwrap_or(f64::from(value))
 }
 
 fn tensor(model: &Model, tensor: &TensorInfo<'_>) -> Value {
@@ -189,7 +193,7 @@ fn dimensions(c: &Config) -> Value {
         "vocabulary": c.vocab,
         "trained_context": c.train_ctx,
         "rope_theta": c.rope_theta,
-        "rms_eps": c.rms_eps.to_string().parse::<f64>().unwrap_or(0.0),
+        "rms_eps": widened(c.rms_eps),
     })
 }
 
