@@ -4,13 +4,14 @@ use crate::decimal::fixed;
 use crate::engine_flags;
 use crate::failure::Failure;
 use crate::loader::Model;
+use crate::report::object;
 use crate::session::Session;
 use crate::setup::Setup;
 use crate::signal;
 use crate::term::{StatusLine, print, stderr_is_terminal};
 use crate::words::{Word, Words};
 use core::fmt::Write as _;
-use serde_json::{Value, json};
+use serde_json::Value;
 use std::time::Instant;
 
 /// Help text.
@@ -112,18 +113,18 @@ fn measure(session: &mut Session, prompt: usize, reply: usize) -> Result<f64, Fa
 
 fn about(model: &Model, session: &Session, setup: &Setup) -> Value {
     let params: u64 = model.gguf.tensors().iter().map(|t| t.dims().iter().product::<u64>()).sum();
-    json!({
-        "version": env!("CARGO_PKG_VERSION"),
-        "model": model.name(),
-        "file": model.path.to_string_lossy(),
-        "arch": session.config().arch.name(),
-        "size": model.bytes.len(),
-        "params": params,
-        "threads": session.threads(),
-        "batch": setup.batch,
-        "kv_type": setup.kv_type.name(),
-        "kernels": setup.isa.name(),
-    })
+    object(&mut [
+        ("version", Value::from(env!("CARGO_PKG_VERSION"))),
+        ("model", Value::from(model.name())),
+        ("file", Value::from(model.path.to_string_lossy())),
+        ("arch", Value::from(session.config().arch.name())),
+        ("size", Value::from(model.bytes.len())),
+        ("params", Value::from(params)),
+        ("threads", Value::from(session.threads())),
+        ("batch", Value::from(setup.batch)),
+        ("kv_type", Value::from(setup.kv_type.name())),
+        ("kernels", Value::from(setup.isa.name())),
+    ])
 }
 
 /// Mean and standard deviation (of a sample; 0 for a single one).
@@ -140,12 +141,12 @@ fn to_json(about: &Value, tests: &[Test]) -> String {
         .map(|test| {
             let (mean, sd) = statistics(&test.samples);
             let mut entry = about.clone();
-            entry["test"] = json!(test.name);
-            entry["n_prompt"] = json!(test.prompt);
-            entry["n_gen"] = json!(test.reply);
-            entry["tokens_per_second"] = json!(mean);
-            entry["tokens_per_second_sd"] = json!(sd);
-            entry["samples"] = json!(test.samples);
+            entry["test"] = Value::from(&*test.name);
+            entry["n_prompt"] = Value::from(test.prompt);
+            entry["n_gen"] = Value::from(test.reply);
+            entry["tokens_per_second"] = Value::from(mean);
+            entry["tokens_per_second_sd"] = Value::from(sd);
+            entry["samples"] = Value::from(&*test.samples);
             entry
         })
         .collect();

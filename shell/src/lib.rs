@@ -25,6 +25,7 @@ pub mod memory;
 pub mod nfc;
 pub mod pool;
 pub mod reply;
+pub mod report;
 pub mod sampling;
 pub mod session;
 pub mod setup;

@@ -14,6 +14,7 @@ pub(super) fn rotary_frequencies(config: &Config, out: &mut [f32]) {
 }
 
 /// Cosine and sine of `position * f` for every frequency.
+#[inline(never)]
 pub(super) fn rotary_angles(position: f32, frequencies: &[f32], cos: &mut [f32], sin: &mut [f32]) {
     for ((f, c), s) in frequencies.iter().zip(cos).zip(sin) {
         let angle = f64::from(position * f);
