@@ -16,6 +16,7 @@ use crate::words::{Word, Words};
 use kinglet_core::KvType;
 use kinglet_core::config::Config;
 use kinglet_core::gguf::{Array, TensorInfo, Value as Meta};
+use kinglet_core::search::split_at_first;
 use serde_json::{Map, Value};
 
 /// Help text.
@@ -98,7 +99,9 @@ fn report(model: &Model, batch: usize) -> Value {
 /// What a failure says, without the file's name.
 fn said(failure: &Failure) -> String {
     match failure {
-        Failure::Failed(line) => line.split_once(": ").map_or(line.as_str(), |(_, rest)| rest).to_string(),
+        Failure::Failed(line) => {
+            split_at_first(line, ": ").map_or(line.as_str(), |(_, rest)| rest).to_string()
+        }
         other => format!("{other:?}"),
     }
 }

@@ -115,6 +115,14 @@ fn flags(route: Route, target: Target) -> Vec<&'static str> {
         // One copy of equal functions; GNU's linker cannot do it.
         flags.extend(["-Clink-arg=--icf=all", "-Clink-arg=-O2"]);
     }
+    if target == Target::Aarch64 {
+        // Registers are saved and restored by shared code where size is what counts (8,000), and what
+        // repeats is looked for twice more (300).
+        flags.push("-Cllvm-args=-homogeneous-prolog-epilog -machine-outliner-reruns=2");
+        // Atomic instructions in place rather than by a function that knows two ways (2,000). What threads
+        // share is a counter that is touched a few hundred times for each matrix.
+        flags.push("-Ctarget-feature=-outline-atomics");
+    }
     if route.builds_std() && target == Target::Aarch64 {
         // Addresses in one instruction, not two: the whole program lies within 1 MiB (21,000). With the
         // ready-made std it does not, and should it ever grow that far the linker says so.
