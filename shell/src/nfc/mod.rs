@@ -59,6 +59,7 @@ fn is_inert(c: char) -> bool {
 }
 
 /// Appends the NFC of `text` to `out`; `cluster` is working memory.
+#[inline(never)]
 fn normalize(text: &str, cluster: &mut Vec<(u8, char)>, out: &mut String) {
     cluster.clear();
     text.chars().for_each(|c| decompose(u32::from(c), cluster));
