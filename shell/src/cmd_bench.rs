@@ -87,8 +87,8 @@ pub fn command(words: &mut Words) -> Result<(), Failure> {
             }
         }
     }
-    let about = about(&model, &session, &setup);
-    if as_json { print(&to_json(&about, &tests)) } else { print(&to_table(&about, &tests)) }
+    let about = || about(&model, &session, &setup);
+    if as_json { print(&to_json(&about, &tests)) } else { print(&to_table(&about(), &tests)) }
 }
 
 /// One repetition: tokens per second.
@@ -111,9 +111,9 @@ fn measure(session: &mut Session, prompt: usize, reply: usize) -> Result<f64, Fa
     Ok((prompt + reply) as f64 / start.elapsed().as_secs_f64())
 }
 
-fn about(model: &Model, session: &Session, setup: &Setup) -> Value {
+fn about(model: &Model, session: &Session, setup: &Setup) -> Vec<(&'static str, Value)> {
     let params: u64 = model.gguf.tensors().iter().map(|t| t.dims().iter().product::<u64>()).sum();
-    object(&mut [
+    vec![
         ("version", Value::from(env!("CARGO_PKG_VERSION"))),
         ("model", Value::from(model.name())),
         ("file", Value::from(model.path.to_string_lossy())),
@@ -124,7 +124,7 @@ fn about(model: &Model, session: &Session, setup: &Setup) -> Value {
         ("batch", Value::from(setup.batch)),
         ("kv_type", Value::from(setup.kv_type.name())),
         ("kernels", Value::from(setup.isa.name())),
-    ])
+    ]
 }
 
 /// Mean and standard deviation (of a sample; 0 for a single one).
@@ -135,30 +135,34 @@ fn statistics(samples: &[f64]) -> (f64, f64) {
     (mean, if samples.len() > 1 { (squares / (n - 1.0)).sqrt() } else { 0.0 })
 }
 
-fn to_json(about: &Value, tests: &[Test]) -> String {
+fn to_json(about: &dyn Fn() -> Vec<(&'static str, Value)>, tests: &[Test]) -> String {
     let list: Vec<Value> = tests
         .iter()
         .map(|test| {
             let (mean, sd) = statistics(&test.samples);
-            let mut entry = about.clone();
-            entry["test"] = Value::from(&*test.name);
-            entry["n_prompt"] = Value::from(test.prompt);
-            entry["n_gen"] = Value::from(test.reply);
-            entry["tokens_per_second"] = Value::from(mean);
-            entry["tokens_per_second_sd"] = Value::from(sd);
-            entry["samples"] = Value::from(&*test.samples);
-            entry
+            let mut entries = about();
+            entries.extend([
+                ("test", Value::from(&*test.name)),
+                ("n_prompt", Value::from(test.prompt)),
+                ("n_gen", Value::from(test.reply)),
+                ("tokens_per_second", Value::from(mean)),
+                ("tokens_per_second_sd", Value::from(sd)),
+                ("samples", Value::from(&*test.samples)),
+            ]);
+            object(&mut entries)
         })
         .collect();
     format!("{:#}\n", Value::Array(list))
 }
 
-fn to_table(about: &Value, tests: &[Test]) -> String {
-    let text = |key: &str| match &about[key] {
+fn to_table(about: &[(&str, Value)], tests: &[Test]) -> String {
+    let value =
+        |key: &str| about.iter().find(|(name, _)| *name == key).map_or(&Value::Null, |(_, value)| value);
+    let text = |key: &str| match value(key) {
         Value::String(s) => s.clone(),
         other => other.to_string(),
     };
-    let number = |key: &str| about[key].as_u64().unwrap_or(0) as f64;
+    let number = |key: &str| value(key).as_u64().unwrap_or(0) as f64;
     let size = format!("{} MiB", fixed(number("size") / f64::from(1 << 20), 2));
     let params = format!("{} M", fixed(number("params") / 1e6, 2));
     let model = text("model");

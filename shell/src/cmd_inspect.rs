@@ -136,7 +136,7 @@ fn value(value: Meta<'_>) -> Value {
         Meta::Str(v) => Value::from(v),
         Meta::Array(array) => {
             let first: Vec<Value> = match array {
-                Array::Str(strings) => strings.iter().take(SHOWN).map(|s| Value::from(s)).collect(),
+                Array::Str(strings) => strings.iter().take(SHOWN).map(Value::from).collect(),
                 Array::Fixed(..) => (0..SHOWN).filter_map(|i| array.get(i)).map(self::value).collect(),
             };
             if array.len() <= SHOWN {

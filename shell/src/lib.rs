@@ -31,7 +31,7 @@ pub mod session;
 pub mod setup;
 pub mod signal;
 pub mod term;
-pub mod thread_name;
+pub mod thread;
 pub mod tojson;
 pub mod tokenize;
 pub mod vocabulary;

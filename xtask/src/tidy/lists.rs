@@ -14,7 +14,7 @@ pub const UNSAFE_ALLOWED: &[&str] = &[
     "shell/src/map.rs",
     "shell/src/pool.rs",
     "shell/src/signal.rs",
-    "shell/src/thread_name.rs",
+    "shell/src/thread.rs",
     "shell/tests/allocations.rs",
     "tests/src/isas.rs",
 ];
