@@ -127,7 +127,16 @@ impl<'a> Arena<'a> {
     /// [`RegionError::BufferTooSmall`], counted from the region's start.
     pub fn take<T: Pod>(&mut self, len: usize) -> Result<&'a mut [T], RegionError> {
         const { assert!(align_of::<T>() <= REGION_ALIGN) }
-        let bytes = Self::size_of::<T>(len);
+        let head = self.take_bytes(Self::size_of::<T>(len))?;
+        // SAFETY: `head` is exclusive for 'a, holds `size_of(len) >= len * size_of::<T>()` bytes, and starts
+        // at a multiple of REGION_ALIGN (`new` checked the region, every length is a multiple of it),
+        // which is enough for T (const assert). Pod accepts any bytes.
+        Ok(unsafe { core::slice::from_raw_parts_mut(head.as_mut_ptr().cast::<T>(), len) })
+    }
+
+    /// The next `bytes` bytes, a multiple of [`REGION_ALIGN`]. Apart: the same for every type.
+    #[inline(never)]
+    fn take_bytes(&mut self, bytes: usize) -> Result<&'a mut [u8], RegionError> {
         let all = core::mem::take(&mut self.rest);
         if bytes > all.len() {
             let got = self.used + all.len();
@@ -137,10 +146,7 @@ impl<'a> Arena<'a> {
         let (head, tail) = all.split_at_mut(bytes);
         self.rest = tail;
         self.used += bytes;
-        // SAFETY: `head` is exclusive for 'a, holds `bytes >= len * size_of::<T>()` bytes, and starts
-        // at a multiple of REGION_ALIGN (`new` checked the region, every `bytes` is a multiple of it),
-        // which is enough for T (const assert). Pod accepts any bytes.
-        Ok(unsafe { core::slice::from_raw_parts_mut(head.as_mut_ptr().cast::<T>(), len) })
+        Ok(head)
     }
 }
 

@@ -181,6 +181,7 @@ struct Key {
 
 impl Key {
     /// `rest` is one of this file's literals: arch and rest together stay below 64 bytes.
+    #[inline(never)]
     fn new(arch: Arch, rest: &str) -> Self {
         let mut key = Key { bytes: [0; 64], len: 0 };
         for part in [arch.name(), ".", rest] {
@@ -299,6 +300,7 @@ impl Config {
     }
 
     /// Anything that bends positions and is not implemented would give wrong answers silently.
+    #[inline(never)]
     fn check_rope(gguf: &Gguf<'_, '_>, arch: Arch) -> Result<(), ModelError> {
         let refuse = |key: Key| Err(ModelError { fault: ModelFault::Rope, name: Name::new(key.as_str()) });
         let key = Key::new(arch, "rope.scaling.type");
@@ -324,6 +326,7 @@ impl Config {
     }
 
     /// The vocabulary is as long as the embedding matrix; a list of tokens must agree.
+    #[inline(never)]
     fn vocab(gguf: &Gguf<'_, '_>) -> Result<usize, ModelError> {
         let name = Name::new(crate::weights::TOKEN_EMBD);
         let embedding = gguf
@@ -360,6 +363,7 @@ impl Config {
     }
 }
 
+#[inline(never)]
 fn dimension(key: &str, found: u64) -> ModelError {
     ModelError { fault: ModelFault::Dimension { found }, name: Name::new(key) }
 }

@@ -28,6 +28,7 @@ pub mod par;
 pub mod quant;
 pub mod requirements;
 pub mod sample;
+pub mod search;
 pub mod token;
 pub mod weights;
 

@@ -17,6 +17,7 @@ impl Name {
     pub const NONE: Name = Name { bytes: [0; NAME_BYTES], len: 0 };
 
     /// Copies `text`, cut at the last character border within 64 bytes.
+    #[inline(never)]
     pub fn new(text: &str) -> Name {
         let mut len = text.len().min(NAME_BYTES);
         while !text.is_char_boundary(len) {
@@ -28,6 +29,7 @@ impl Name {
     }
 
     /// The kept text; empty for [`Name::NONE`].
+    #[inline(never)]
     pub fn as_str(&self) -> &str {
         // Always valid: `new` cuts at a character border.
         core::str::from_utf8(&self.bytes[..usize::from(self.len)]).unwrap_or("")

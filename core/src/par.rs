@@ -32,7 +32,9 @@ impl Workers for Single {
 }
 
 /// Runs `f` for every index below `tasks`, each exactly once, whatever `workers` does.
-pub fn for_each(workers: &dyn Workers, tasks: usize, f: impl Fn(usize) + Sync) {
+///
+/// Not generic: a task is long, and its code would be there twice, for the workers and for one thread.
+pub fn for_each(workers: &dyn Workers, tasks: usize, f: &(dyn Fn(usize) + Sync)) {
     let next = AtomicUsize::new(0);
     let claim_one = |_| {
         let i = next.fetch_add(1, Ordering::Relaxed);
@@ -162,7 +164,7 @@ pub fn for_each_rows<A: Send, B: Send, C: Send, D: Send>(
 ) {
     let (a, b, c, d) = (a.shared(rows), b.shared(rows), c.shared(rows), d.shared(rows));
     let step = step.max(1);
-    for_each(workers, rows.div_ceil(step), |i| {
+    for_each(workers, rows.div_ceil(step), &|i| {
         let range = i * step..rows.min(i * step + step);
         // SAFETY: `for_each` gives every i to one task once, and the ranges of different i do not
         // overlap; `shared` checked that each matrix has `rows` rows.
@@ -236,7 +238,7 @@ pub fn for_each_tile_of<T: Send, const N: usize>(
     let grids = matrices.map(|m| Grid::new(m.data, m.width));
     let (tile_rows, tile_cols) = (tile_rows.max(1), tile_cols.max(1));
     let tiles = |g: &Grid<'_, T>| g.rows.div_ceil(tile_rows) * g.width.div_ceil(tile_cols);
-    for_each(workers, grids.iter().map(tiles).sum(), |i| {
+    for_each(workers, grids.iter().map(tiles).sum(), &|i| {
         let mut i = i;
         for (which, grid) in grids.iter().enumerate() {
             if i >= tiles(grid) {

@@ -225,6 +225,7 @@ impl<'a, 't> Weights<'a, 't> {
     }
 
     /// Whether every tensor has the shape that `config` says.
+    #[inline(never)]
     pub(crate) fn fits(&self, c: &Config) -> bool {
         let is = |m: &Matrix<'_>, rows, cols| m.rows == rows && m.cols == cols;
         let bias = |v: &Vector<'_>, len| v.is_empty() || v.len() == len;
@@ -259,6 +260,7 @@ impl<'a, 't> Weights<'a, 't> {
     }
 }
 
+#[inline(never)]
 fn load_layer<'a>(find: &Finder<'_, 'a, '_>, c: &Config) -> Result<Layer<'a>, ModelError> {
     let bias = |name: &str, len: usize| {
         if c.arch.has_qkv_bias() { find.vector(name, len) } else { Ok(Vector::EMPTY) }
@@ -320,12 +322,14 @@ impl<'a, 't> Finder<'_, 'a, 't> {
         Ok(tensor)
     }
 
+    #[inline(never)]
     fn matrix(&self, rest: &str, rows: usize, cols: usize) -> Result<Matrix<'a>, ModelError> {
         let t = self.checked(rest, rows, cols)?;
         // The parser computed the data's length from the same shape.
         Ok(Matrix { ty: t.ty(), rows, cols, data: t.data() })
     }
 
+    #[inline(never)]
     fn vector(&self, rest: &str, len: usize) -> Result<Vector<'a>, ModelError> {
         let t = self.checked(rest, 1, len)?;
         if t.ty() != WeightType::F32 {

@@ -8,6 +8,7 @@
 //! JSON itself is stricter than Python's reader: no `NaN`, no lone surrogates, at most 128
 //! levels. A `{"$serde_json::private::Number": ..}` object is read as a number.
 
+use crate::decimal;
 use crate::tojson::printed;
 use core::fmt;
 use kinglet_core::chat::{
@@ -259,7 +260,7 @@ fn is_truthy(value: &Value) -> bool {
     match value {
         Value::Null => false,
         Value::Bool(b) => *b,
-        Value::Number(n) => n.as_f64() != Some(0.0),
+        Value::Number(n) => decimal::parse_f64(n.as_str()) != Some(0.0),
         Value::String(s) => !s.is_empty(),
         Value::Array(list) => !list.is_empty(),
         Value::Object(map) => !map.is_empty(),

@@ -1,15 +1,17 @@
 //! `bench`: tokens per second, reading and writing. Must not know text.
 
+use crate::decimal::fixed;
 use crate::engine_flags;
 use crate::failure::Failure;
 use crate::loader::Model;
+use crate::report::object;
 use crate::session::Session;
 use crate::setup::Setup;
 use crate::signal;
 use crate::term::{StatusLine, print, stderr_is_terminal};
 use crate::words::{Word, Words};
 use core::fmt::Write as _;
-use serde_json::{Value, json};
+use serde_json::Value;
 use std::time::Instant;
 
 /// Help text.
@@ -93,8 +95,8 @@ pub fn command(words: &mut Words) -> Result<(), Failure> {
             }
         }
     }
-    let about = about(&model, &session, &setup);
-    if as_json { print(&to_json(&about, depth, &tests)) } else { print(&to_table(&about, &tests)) }
+    let about = || about(&model, &session, &setup);
+    if as_json { print(&to_json(&about, depth, &tests)) } else { print(&to_table(&about(), &tests)) }
 }
 
 /// One repetition, after `depth` tokens that are computed first: tokens per second.
@@ -120,20 +122,20 @@ fn measure(session: &mut Session, depth: usize, prompt: usize, reply: usize) -> 
     Ok((prompt + reply) as f64 / start.elapsed().as_secs_f64())
 }
 
-fn about(model: &Model, session: &Session, setup: &Setup) -> Value {
+fn about(model: &Model, session: &Session, setup: &Setup) -> Vec<(&'static str, Value)> {
     let params: u64 = model.gguf.tensors().iter().map(|t| t.dims().iter().product::<u64>()).sum();
-    json!({
-        "version": env!("CARGO_PKG_VERSION"),
-        "model": model.name(),
-        "file": model.path.to_string_lossy(),
-        "arch": session.config().arch.name(),
-        "size": model.bytes.len(),
-        "params": params,
-        "threads": session.threads(),
-        "batch": setup.batch,
-        "kv_type": setup.kv_type.name(),
-        "kernels": setup.isa.name(),
-    })
+    vec![
+        ("version", Value::from(env!("CARGO_PKG_VERSION"))),
+        ("model", Value::from(model.name())),
+        ("file", Value::from(model.path.to_string_lossy())),
+        ("arch", Value::from(session.config().arch.name())),
+        ("size", Value::from(model.bytes.len())),
+        ("params", Value::from(params)),
+        ("threads", Value::from(session.threads())),
+        ("batch", Value::from(setup.batch)),
+        ("kv_type", Value::from(setup.kv_type.name())),
+        ("kernels", Value::from(setup.isa.name())),
+    ]
 }
 
 /// Mean and standard deviation (of a sample; 0 for a single one).
@@ -144,33 +146,37 @@ fn statistics(samples: &[f64]) -> (f64, f64) {
     (mean, if samples.len() > 1 { (squares / (n - 1.0)).sqrt() } else { 0.0 })
 }
 
-fn to_json(about: &Value, depth: usize, tests: &[Test]) -> String {
+fn to_json(about: &dyn Fn() -> Vec<(&'static str, Value)>, depth: usize, tests: &[Test]) -> String {
     let list: Vec<Value> = tests
         .iter()
         .map(|test| {
             let (mean, sd) = statistics(&test.samples);
-            let mut entry = about.clone();
-            entry["test"] = json!(test.name);
-            entry["n_prompt"] = json!(test.prompt);
-            entry["n_gen"] = json!(test.reply);
-            entry["n_depth"] = json!(depth);
-            entry["tokens_per_second"] = json!(mean);
-            entry["tokens_per_second_sd"] = json!(sd);
-            entry["samples"] = json!(test.samples);
-            entry
+            let mut entries = about();
+            entries.extend([
+                ("test", Value::from(&*test.name)),
+                ("n_prompt", Value::from(test.prompt)),
+                ("n_gen", Value::from(test.reply)),
+                ("n_depth", Value::from(depth)),
+                ("tokens_per_second", Value::from(mean)),
+                ("tokens_per_second_sd", Value::from(sd)),
+                ("samples", Value::from(&*test.samples)),
+            ]);
+            object(&mut entries)
         })
         .collect();
     format!("{:#}\n", Value::Array(list))
 }
 
-fn to_table(about: &Value, tests: &[Test]) -> String {
-    let text = |key: &str| match &about[key] {
+fn to_table(about: &[(&str, Value)], tests: &[Test]) -> String {
+    let value =
+        |key: &str| about.iter().find(|(name, _)| *name == key).map_or(&Value::Null, |(_, value)| value);
+    let text = |key: &str| match value(key) {
         Value::String(s) => s.clone(),
         other => other.to_string(),
     };
-    let number = |key: &str| about[key].as_u64().unwrap_or(0) as f64;
-    let size = format!("{:.2} MiB", number("size") / f64::from(1 << 20));
-    let params = format!("{:.2} M", number("params") / 1e6);
+    let number = |key: &str| value(key).as_u64().unwrap_or(0) as f64;
+    let size = format!("{} MiB", fixed(number("size") / f64::from(1 << 20), 2));
+    let params = format!("{} M", fixed(number("params") / 1e6, 2));
     let model = text("model");
     let width = model.chars().count().max(5);
     let mut out = String::new();
@@ -186,7 +192,7 @@ fn to_table(about: &Value, tests: &[Test]) -> String {
     );
     for test in tests {
         let (mean, sd) = statistics(&test.samples);
-        let speed = format!("{mean:.2} ± {sd:.2}");
+        let speed = format!("{} ± {}", fixed(mean, 2), fixed(sd, 2));
         let _ = writeln!(
             out,
             "| {model:<width$} | {size:>12} | {params:>10} | {:<7} | {:>7} | {:<7} | {:>8} | {speed:>16} |",

@@ -3,9 +3,11 @@
 //! Whatever can be said about a file is said, also about one that cannot be run: then the reason
 //! stands where the dimensions would.
 
+use crate::decimal;
 use crate::failure::Failure;
 use crate::inspect_text;
 use crate::loader::Model;
+use crate::report::object;
 use crate::session;
 use crate::setup::Setup;
 use crate::term::print;
@@ -14,7 +16,8 @@ use crate::words::{Word, Words};
 use kinglet_core::KvType;
 use kinglet_core::config::Config;
 use kinglet_core::gguf::{Array, TensorInfo, Value as Meta};
-use serde_json::{Map, Value, json};
+use kinglet_core::search::split_at_first;
+use serde_json::{Map, Value};
 
 /// Help text.
 pub const HELP: &str = "usage: kinglet inspect FILE [FLAGS]
@@ -63,38 +66,42 @@ fn report(model: &Model, batch: usize) -> Value {
     };
     let weights =
         config.as_ref().map_err(said).and_then(|c| model.weights(c).map(drop).map_err(|e| said(&e)));
-    json!({
-        "file": model.path.to_string_lossy(),
-        "bytes": model.bytes.len(),
-        "name": model.name(),
-        "alignment": model.gguf.alignment(),
-        "parameters": tensors.iter().map(elements).sum::<u64>(),
-        "tensor_bytes": tensors.iter().map(|t| t.data().len()).sum::<usize>(),
-        "metadata": metadata(model),
-        "tensors": tensors.iter().map(|t| tensor(model, t)).collect::<Value>(),
-        "types": types(tensors),
-        "dimensions": config.as_ref().map_or(Value::Null, dimensions),
-        "runs": weights.is_ok(),
-        "runs_not_because": weights.err(),
-        "tokenizer": match Vocabulary::open(model) {
-            Ok(v) => json!({"tokens": v.tokenizer.vocab_size(), "ends": ends(&v)}),
-            Err(e) => json!({"missing": said(&e)}),
-        },
-        "template": match Template::of(model) {
-            Ok(t) => json!({
-                "family": format!("{:?}", t.family),
-                "guessed_because": t.guessed.map(|guess| guess.to_string()),
-            }),
-            Err(e) => json!({"missing": said(&e)}),
-        },
-        "memory": memory,
-    })
+    let tokenizer = Vocabulary::open(model).map(|v| {
+        object(&mut [("tokens", Value::from(v.tokenizer.vocab_size())), ("ends", Value::from(ends(&v)))])
+    });
+    let template = Template::of(model).map(|t| {
+        let guess = t.guessed.map(|guess| guess.to_string());
+        object(&mut [
+            ("family", Value::from(format!("{:?}", t.family))),
+            ("guessed_because", Value::from(guess)),
+        ])
+    });
+    let missing = |failure| object(&mut [("missing", Value::from(said(&failure)))]);
+    object(&mut [
+        ("file", Value::from(model.path.to_string_lossy())),
+        ("bytes", Value::from(model.bytes.len())),
+        ("name", Value::from(model.name())),
+        ("alignment", Value::from(model.gguf.alignment())),
+        ("parameters", Value::from(tensors.iter().map(elements).sum::<u64>())),
+        ("tensor_bytes", Value::from(tensors.iter().map(|t| t.data().len()).sum::<usize>())),
+        ("metadata", metadata(model)),
+        ("tensors", tensors.iter().map(|t| tensor(model, t)).collect()),
+        ("types", types(tensors)),
+        ("dimensions", config.as_ref().map_or(Value::Null, dimensions)),
+        ("runs", Value::from(weights.is_ok())),
+        ("runs_not_because", Value::from(weights.err())),
+        ("tokenizer", tokenizer.unwrap_or_else(missing)),
+        ("template", template.unwrap_or_else(missing)),
+        ("memory", memory),
+    ])
 }
 
 /// What a failure says, without the file's name.
 fn said(failure: &Failure) -> String {
     match failure {
-        Failure::Failed(line) => line.split_once(": ").map_or(line.as_str(), |(_, rest)| rest).to_string(),
+        Failure::Failed(line) => {
+            split_at_first(line, ": ").map_or(line.as_str(), |(_, rest)| rest).to_string()
+        }
         other => format!("{other:?}"),
     }
 }
@@ -119,36 +126,43 @@ fn metadata(model: &Model) -> Value {
 /// A metadata value; a long array as its length and first elements.
 fn value(value: Meta<'_>) -> Value {
     match value {
-        Meta::U64(v) => json!(v),
-        Meta::I64(v) => json!(v),
+        Meta::U64(v) => Value::from(v),
+        Meta::I64(v) => Value::from(v),
         // As short as the f32 it mostly was. JSON has no infinity.
-        Meta::F64(v) if f64::from(v as f32) == v => {
-            (v as f32).to_string().parse::<f64>().map_or(json!(v), |v| json!(v))
-        }
-        Meta::F64(v) if v.is_finite() => json!(v),
-        Meta::F64(v) => json!(v.to_string()),
-        Meta::Bool(v) => json!(v),
-        Meta::Str(v) => json!(v),
+        Meta::F64(v) if f64::from(v as f32) == v => Value::from(widened(v as f32)),
+        Meta::F64(v) if v.is_finite() => Value::from(v),
+        Meta::F64(v) => Value::from(decimal::fixed(v, 0)),
+        Meta::Bool(v) => Value::from(v),
+        Meta::Str(v) => Value::from(v),
         Meta::Array(array) => {
             let first: Vec<Value> = match array {
-                Array::Str(strings) => strings.iter().take(SHOWN).map(|s| json!(s)).collect(),
+                Array::Str(strings) => strings.iter().take(SHOWN).map(Value::from).collect(),
                 Array::Fixed(..) => (0..SHOWN).filter_map(|i| array.get(i)).map(self::value).collect(),
             };
-            if array.len() <= SHOWN { json!(first) } else { json!({"length": array.len(), "first": first}) }
+            if array.len() <= SHOWN {
+                Value::from(first)
+            } else {
+                object(&mut [("length", Value::from(array.len())), ("first", Value::from(first))])
+            }
         }
     }
+}
+
+/// The `f64` with the digits of an `f32`: 0.000001 and not 0.0000009999999974752427.
+fn widened(value: f32) -> f64 {
+    decimal::parse_f64(&Value::from(value).to_string()).unwrap_or(f64::from(value))
 }
 
 fn tensor(model: &Model, tensor: &TensorInfo<'_>) -> Value {
     // Of the file, where a hex editor or `dd` finds it, not of the data section.
     let offset = tensor.data().as_ptr().addr() - model.bytes.as_ptr().addr();
-    json!({
-        "name": tensor.name(),
-        "type": tensor.ty().name(),
-        "shape": tensor.dims(),
-        "file_offset": offset,
-        "bytes": tensor.data().len(),
-    })
+    object(&mut [
+        ("name", Value::from(tensor.name())),
+        ("type", Value::from(tensor.ty().name())),
+        ("shape", Value::from(tensor.dims())),
+        ("file_offset", Value::from(offset)),
+        ("bytes", Value::from(tensor.data().len())),
+    ])
 }
 
 fn types(tensors: &[TensorInfo<'_>]) -> Value {
@@ -166,31 +180,31 @@ fn types(tensors: &[TensorInfo<'_>]) -> Value {
     rows.iter()
         .map(|(name, tensors, elements, bytes)| {
             let bits = 8.0 * *bytes as f64 / *elements as f64;
-            json!({
-                "type": name,
-                "tensors": tensors,
-                "elements": elements,
-                "bytes": bytes,
-                "bits_per_weight": bits,
-            })
+            object(&mut [
+                ("type", Value::from(*name)),
+                ("tensors", Value::from(*tensors)),
+                ("elements", Value::from(*elements)),
+                ("bytes", Value::from(*bytes)),
+                ("bits_per_weight", Value::from(bits)),
+            ])
         })
         .collect()
 }
 
 fn dimensions(c: &Config) -> Value {
-    json!({
-        "architecture": c.arch.name(),
-        "layers": c.n_layers,
-        "dim": c.dim,
-        "heads": c.n_heads,
-        "kv_heads": c.n_kv_heads,
-        "head_dim": c.head_dim,
-        "ffn_dim": c.ffn_dim,
-        "vocabulary": c.vocab,
-        "trained_context": c.train_ctx,
-        "rope_theta": c.rope_theta,
-        "rms_eps": c.rms_eps.to_string().parse::<f64>().unwrap_or(0.0),
-    })
+    object(&mut [
+        ("architecture", Value::from(c.arch.name())),
+        ("layers", Value::from(c.n_layers)),
+        ("dim", Value::from(c.dim)),
+        ("heads", Value::from(c.n_heads)),
+        ("kv_heads", Value::from(c.n_kv_heads)),
+        ("head_dim", Value::from(c.head_dim)),
+        ("ffn_dim", Value::from(c.ffn_dim)),
+        ("vocabulary", Value::from(c.vocab)),
+        ("trained_context", Value::from(c.train_ctx)),
+        ("rope_theta", Value::from(c.rope_theta)),
+        ("rms_eps", Value::from(widened(c.rms_eps))),
+    ])
 }
 
 fn memory(model: &Model, config: &Config, batch: usize) -> Value {
@@ -200,15 +214,15 @@ fn memory(model: &Model, config: &Config, batch: usize) -> Value {
             let setup = Setup { ctx: Some(ctx), kv_type, batch, ..Setup::default() };
             // Only a model of absurd dimensions has no answer; its row is left out.
             let Ok(need) = session::budget(model, config, &session::limits(&setup, config)) else { continue };
-            rows.push(json!({
-                "ctx": ctx,
-                "kv_type": kv_type.name(),
-                "kv": need.kv,
-                "scratch": need.scratch,
-                "index": need.index,
-                "weights": need.weights,
-                "total": need.total(),
-            }));
+            rows.push(object(&mut [
+                ("ctx", Value::from(ctx)),
+                ("kv_type", Value::from(kv_type.name())),
+                ("kv", Value::from(need.kv)),
+                ("scratch", Value::from(need.scratch)),
+                ("index", Value::from(need.index)),
+                ("weights", Value::from(need.weights)),
+                ("total", Value::from(need.total())),
+            ]));
         }
     }
     Value::Array(rows)

@@ -1,6 +1,7 @@
 //! `perplexity`: how well a model predicts a text. Must not know how logits are computed.
 
 use crate::cmd_logits::LOGIT_ROWS;
+use crate::decimal::fixed;
 use crate::engine_flags;
 use crate::failure::Failure;
 use crate::ids::read_text;
@@ -76,5 +77,6 @@ pub fn command(words: &mut Words) -> Result<(), Failure> {
         return Err(Failure::new(e));
     }
     let mean = sum / (ids.len() - 1) as f64;
-    print(&format!("tokens {}\nmean_nll {mean:.6}\nperplexity {:.6}\n", ids.len(), mean.exp()))
+    let (nll, perplexity) = (fixed(mean, 6), fixed(libm::exp(mean), 6));
+    print(&format!("tokens {}\nmean_nll {nll}\nperplexity {perplexity}\n", ids.len()))
 }

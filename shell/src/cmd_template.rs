@@ -4,6 +4,7 @@
 use crate::chat_json;
 use crate::lines::read_line;
 use kinglet_core::chat::Family;
+use kinglet_core::search::split_at_last;
 use serde_json::Value;
 use std::io::{self, BufRead, Write};
 
@@ -49,7 +50,7 @@ fn answer(family: Family, number: u64, line: &[u8]) -> Result<String, String> {
     let line = line.trim_ascii_end();
     let request: Value = serde_json::from_slice(line).map_err(|error| {
         let text = error.to_string();
-        let reason = text.rsplit_once(" at line ").map_or(text.as_str(), |(reason, _)| reason);
+        let reason = split_at_last(&text, " at line ").map_or(text.as_str(), |(reason, _)| reason);
         format!("line {number}, column {}: malformed JSON: {reason}", error.column())
     })?;
     chat_json::render(family, &request).map_err(|error| error.to_string())

@@ -5,6 +5,7 @@
 use crate::lines::read_line;
 use crate::tokenize::{ScratchMemory, encode};
 use core::fmt;
+use kinglet_core::search::split_at_first;
 use kinglet_core::token::{AddedTokens, DecodeError, EncodeError, StreamDecoder, Tokenizer};
 use std::io::{self, BufRead, Write};
 
@@ -43,7 +44,7 @@ impl fmt::Display for LineError {
             Self::Json { line, error } => {
                 // serde_json counts lines too, but saw only this one.
                 let (text, column) = (error.to_string(), error.column());
-                let what = text.split(" at line ").next().unwrap_or_default();
+                let what = split_at_first(&text, " at line ").map_or(&*text, |(what, _)| what);
                 write!(f, "line {line}, column {column}: {what}")
             }
             Self::Encode { line, error } => write!(f, "line {line}: {error}"),

@@ -26,12 +26,18 @@ pub enum Failure {
 impl Failure {
     /// A failure of the command itself.
     pub fn new(message: impl fmt::Display) -> Failure {
+        Failure::said(&message)
+    }
+
+    /// Once for all types of messages.
+    #[inline(never)]
+    fn said(message: &dyn fmt::Display) -> Failure {
         Failure::Failed(message.to_string())
     }
 
     /// A fault in a file: `FILE: fault`.
     pub fn file(path: &std::path::Path, fault: impl fmt::Display) -> Failure {
-        Failure::Failed(format!("{}: {fault}", printable(path)))
+        Failure::said(&format_args!("{}: {fault}", printable(path)))
     }
 
     /// A write to standard output that failed.

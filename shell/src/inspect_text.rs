@@ -1,6 +1,7 @@
 //! The report of `inspect` as text. Must not know where its numbers come from.
 
 use crate::cmd_inspect::SHOWN_CHARS;
+use crate::decimal::{fixed, parse_f64};
 use crate::memory::megabytes;
 use core::fmt::Write as _;
 use serde_json::Value;
@@ -21,8 +22,8 @@ fn head(out: &mut String, report: &Value) {
     };
     line(out, "file", &shown(&report["file"]));
     line(out, "name", &shown(&report["name"]));
-    let parameters = report["parameters"].as_f64().unwrap_or(0.0) / 1e6;
-    line(out, "size", &format!("{}, {parameters:.1} M parameters", bytes(&report["bytes"])));
+    let parameters = fixed(number(&report["parameters"]) / 1e6, 1);
+    line(out, "size", &format!("{}, {parameters} M parameters", bytes(&report["bytes"])));
     match report["runs_not_because"].as_str() {
         None => line(out, "runs", "yes"),
         Some(reason) => line(out, "runs", &format!("no: {reason}")),
@@ -75,11 +76,11 @@ fn tensors(out: &mut String, report: &Value) {
     for row in report["types"].as_array().into_iter().flatten() {
         let _ = writeln!(
             out,
-            "  {:<7} {:>5} tensors {:>10} {:>7.3} bits per weight",
+            "  {:<7} {:>5} tensors {:>10} {:>7} bits per weight",
             shown(&row["type"]),
             row["tensors"].to_string(),
             bytes(&row["bytes"]),
-            row["bits_per_weight"].as_f64().unwrap_or(0.0),
+            fixed(number(&row["bits_per_weight"]), 3),
         );
     }
 }
@@ -96,6 +97,11 @@ fn memory(out: &mut String, rows: &Value) {
         }
         out.push('\n');
     }
+}
+
+/// A number of the report; its own `as_f64` would bring std's way of reading floats.
+fn number(value: &Value) -> f64 {
+    value.as_number().and_then(|number| parse_f64(number.as_str())).unwrap_or(0.0)
 }
 
 fn bytes(value: &Value) -> String {

@@ -1,6 +1,7 @@
 //! Memory arithmetic: what a model and its context take, what there is, and the refusal that shows it.
 //! Must not know how the parts come about.
 
+use crate::decimal::fixed;
 use std::fs;
 
 /// The parts of memory that an engine takes, in bytes.
@@ -59,8 +60,8 @@ pub fn megabytes(bytes: usize) -> String {
     match bytes {
         0 => String::from("0"),
         1..500_000 => format!("{} kB", bytes.div_ceil(1000)),
-        500_000..9_950_000 => format!("{:.1} MB", bytes as f64 / 1e6),
-        _ => format!("{:.0} MB", bytes as f64 / 1e6),
+        500_000..9_950_000 => format!("{} MB", fixed(bytes as f64 / 1e6, 1)),
+        _ => format!("{} MB", fixed(bytes as f64 / 1e6, 0)),
     }
 }
 

@@ -7,6 +7,7 @@
 //! matrix is microseconds away), then sleep on a futex. A run allocates nothing.
 #![allow(unsafe_code)]
 
+use crate::thread::Thread;
 use crate::trace::log;
 use core::any::Any;
 use core::cell::UnsafeCell;
@@ -16,7 +17,6 @@ use core::time::Duration;
 use kinglet_core::par::Workers;
 use std::panic::{catch_unwind, resume_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
-use std::thread::JoinHandle;
 use std::time::Instant;
 
 /// How long an idle worker, or the caller waiting for the last task, spins before it sleeps. Longer
@@ -72,7 +72,7 @@ unsafe impl Send for Shared {}
 /// A fixed set of threads; the one that calls [`Workers::run`] is one of them.
 pub struct Pool {
     shared: Arc<Shared>,
-    threads: Vec<JoinHandle<()>>,
+    threads: Vec<Thread>,
     /// Held during a run. A second run at the same time, nested or from another thread, is not
     /// distributed: its caller computes it alone.
     busy: AtomicBool,
@@ -108,7 +108,7 @@ impl Pool {
                 let tasks = work(&shared);
                 log!(debug, "worker {=usize}: ends after {=usize} tasks", i, tasks);
             };
-            pool.threads.push(std::thread::Builder::new().name(format!("worker-{i}")).spawn(body)?);
+            pool.threads.push(Thread::start(format!("worker-{i}"), Box::new(body))?);
         }
         Ok(pool)
     }
@@ -153,10 +153,7 @@ impl Drop for Pool {
             let _guard = hold(&self.shared.lock);
             self.shared.work.notify_all();
         }
-        for thread in self.threads.drain(..) {
-            // Tasks' panics are caught; a panic of `setup` has nothing left to harm.
-            let _ = thread.join();
-        }
+        self.threads.drain(..).for_each(Thread::join);
     }
 }
 

@@ -1,6 +1,7 @@
 //! A reply as the user sees it: text as it comes, progress while it does not, numbers at the end.
 //! Must not know commands.
 
+use crate::decimal::fixed;
 use crate::failure::Failure;
 use crate::generate::{self, Choose, Reply, Stop, rate};
 use crate::memory;
@@ -121,11 +122,11 @@ impl Report {
         let (tokens, steps, time) =
             self.reply.map_or((0, 0, Duration::ZERO), |r| (r.tokens, r.steps, r.time));
         setup.note(format_args!(
-            "prompt {} tokens {:.1} tok/s, reply {tokens} tokens {:.1} tok/s, peak memory {:.0} MB",
+            "prompt {} tokens {} tok/s, reply {tokens} tokens {} tok/s, peak memory {} MB",
             self.prompt_tokens,
-            rate(self.prompt_tokens, self.prompt_time),
-            rate(steps, time),
-            memory::peak_resident().unwrap_or(0) as f64 / 1e6,
+            fixed(rate(self.prompt_tokens, self.prompt_time), 1),
+            fixed(rate(steps, time), 1),
+            fixed(memory::peak_resident().unwrap_or(0) as f64 / 1e6, 0),
         ));
     }
 }

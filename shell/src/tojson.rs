@@ -1,6 +1,7 @@
 //! Values as Python writes them: the templates' `tojson`, and what `{{ value }}` prints.
 //! Must not know chats.
 
+use crate::decimal;
 use serde_json::{Number, Value};
 use std::borrow::Cow;
 
@@ -74,21 +75,18 @@ fn push_json_string(text: &str, out: &mut String) {
 /// A number as Python reads and prints it: integers of any size digit by digit, everything
 /// with a point or an exponent as the `repr` of a float.
 fn python_number(number: &Number, infinity: &str) -> String {
-    let text = number.to_string();
+    let text = number.as_str();
     if !text.contains(['.', 'e', 'E']) {
-        return if text == "-0" { "0".into() } else { text };
+        return if text == "-0" { "0".into() } else { text.into() };
     }
-    let value: f64 = text.parse().unwrap_or(f64::NAN);
+    let value = decimal::parse_f64(text).unwrap_or(f64::NAN);
     let sign = if value.is_sign_negative() { "-" } else { "" };
     if value.is_infinite() {
         return format!("{sign}{infinity}");
     }
     // Both languages print the shortest digits that read back as the same number; they differ
     // in where the point goes.
-    let scientific = format!("{:e}", value.abs());
-    let (mantissa, exponent) = scientific.split_once('e').unwrap_or((&scientific, "0"));
-    let digits = mantissa.replace('.', "");
-    let exponent: i32 = exponent.parse().unwrap_or(0);
+    let (digits, exponent) = decimal::shortest(value);
     let len = digits.len() as i32;
     let body = if !(-4..16).contains(&exponent) {
         let (first, rest) = digits.split_at(1);

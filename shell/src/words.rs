@@ -3,9 +3,10 @@
 //!
 //! The flags that a command knows are those its help text names: a hint cannot offer anything else.
 
+use crate::decimal;
 use crate::failure::Failure;
+use core::fmt::Display;
 use core::ops::RangeInclusive;
-use core::str::FromStr;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
@@ -77,24 +78,46 @@ impl Words {
         self.os()?.into_string().map_err(|_| self.bad("the value is not UTF-8"))
     }
 
-    /// The value as a number within `range`.
+    /// The value as a whole number within `range`.
     ///
     /// # Errors
     /// There is none, it is no number, or it lies outside.
     pub fn number<T>(&mut self, range: RangeInclusive<T>) -> Result<T, Failure>
     where
-        T: FromStr + PartialOrd + core::fmt::Display,
+        T: Copy + TryInto<u64> + TryFrom<u64>,
     {
+        // One body for all widths. No range of ours leaves u64, and what lies in it fits T.
+        let bound = |n: T| n.try_into().unwrap_or(u64::MAX);
+        let n = self.whole(bound(*range.start()), bound(*range.end()))?;
+        Ok(T::try_from(n).unwrap_or(*range.end()))
+    }
+
+    fn whole(&mut self, least: u64, most: u64) -> Result<u64, Failure> {
         let text = self.text()?;
         match text.trim().parse() {
-            Ok(n) if range.contains(&n) => Ok(n),
-            _ => Err(self.bad(&format!(
-                "'{}' is no number from {} to {}",
-                text.escape_debug(),
-                range.start(),
-                range.end()
-            ))),
+            Ok(n) if (least..=most).contains(&n) => Ok(n),
+            _ => Err(self.no_number(&text, &least, &most)),
         }
+    }
+
+    /// The value as any number within `range`.
+    ///
+    /// # Errors
+    /// As for [`Words::number`].
+    pub fn real(&mut self, range: RangeInclusive<f32>) -> Result<f32, Failure> {
+        let text = self.text()?;
+        match decimal::parse_f32(text.trim()) {
+            Some(n) if range.contains(&n) => Ok(n),
+            _ => {
+                let [least, most] = [range.start(), range.end()].map(|n| decimal::short(*n));
+                Err(self.no_number(&text, &least, &most))
+            }
+        }
+    }
+
+    fn no_number(&self, text: &str, least: &dyn Display, most: &dyn Display) -> Failure {
+        let text = text.escape_debug();
+        self.bad(&format!("'{text}' is no number from {least} to {most}"))
     }
 
     /// The value as one of the given words; its index.
@@ -216,11 +239,13 @@ mod tests {
             words.advance().unwrap();
             words
         };
-        assert_eq!(words(&["--temp", "-0.5"]).number(-1.0..=1.0), Ok(-0.5));
+        assert_eq!(words(&["--temp", "-0.5"]).real(-1.0..=1.0), Ok(-0.5));
         assert_eq!(words(&["-n", "7"]).number(1..=10), Ok(7));
+        let message = format!("{:?}", words(&["--temp", "2"]).real(0.001..=1.0));
+        assert!(message.contains("'2' is no number from 0.001 to 1\""), "{message}");
         let message = |e: Failure| format!("{e:?}");
         assert!(message(words(&["-n", "70"]).number(1..=10).unwrap_err()).contains("run -n: '70' is no"));
-        assert!(message(words(&["--temp=NaN"]).number(0.0..=1.0).unwrap_err()).contains("'NaN'"));
+        assert!(message(words(&["--temp=NaN"]).real(0.0..=1.0).unwrap_err()).contains("'NaN'"));
         assert!(message(words(&["--temp"]).text().unwrap_err()).contains("run --temp: needs a value"));
         let unknown = words(&[]).unknown(Word::Flag("--sede".into()));
         assert!(message(unknown).contains("unknown flag '--sede'; did you mean --seed?"));

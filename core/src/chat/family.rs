@@ -1,5 +1,6 @@
 //! Which template a model file carries. Must not know how any of them is rendered.
 
+use crate::search::split_at_first;
 use core::fmt;
 
 /// A published chat template that [`crate::chat::render`] reproduces.
@@ -52,7 +53,7 @@ impl Family {
     /// [`UnknownTemplate`]; a caller may then fall back to [`Family::of_architecture`] and
     /// should say so to its user.
     pub fn detect(template: &str) -> Result<Family, UnknownTemplate> {
-        let has = |needle: &str| template.contains(needle);
+        let has = |needle: &str| split_at_first(template, needle).is_some();
         if !has("<|im_start|>") {
             return Err(UnknownTemplate::NotChatMl);
         }

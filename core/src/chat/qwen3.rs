@@ -3,6 +3,7 @@
 
 use super::text::{Out, TURN_END, text};
 use super::{ChatError, Conversation, Message};
+use crate::search::{split_at_first, split_at_last};
 
 pub(super) fn render(conversation: &Conversation<'_>, out: &mut Out<'_>) -> Result<(), ChatError> {
     let messages = conversation.messages;
@@ -78,10 +79,11 @@ fn assistant(
 fn split_reasoning(whole: &str) -> (&str, &str) {
     const OPEN: &str = "<think>";
     const CLOSE: &str = "</think>";
-    let (Some((before, _)), Some((_, after))) = (whole.split_once(CLOSE), whole.rsplit_once(CLOSE)) else {
+    let (Some((before, _)), Some((_, after))) = (split_at_first(whole, CLOSE), split_at_last(whole, CLOSE))
+    else {
         return ("", whole);
     };
     let before = before.trim_end_matches('\n');
-    let reasoning = before.rsplit_once(OPEN).map_or(before, |(_, reasoning)| reasoning);
+    let reasoning = split_at_last(before, OPEN).map_or(before, |(_, reasoning)| reasoning);
     (reasoning.trim_start_matches('\n'), after.trim_start_matches('\n'))
 }

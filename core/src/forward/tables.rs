@@ -6,6 +6,7 @@ use crate::math;
 use crate::weights::{Layer, Vector};
 
 /// `theta^(-2j / head_dim)` for j < head_dim / 2, in f64, rounded once.
+#[inline(never)]
 pub(super) fn rotary_frequencies(config: &Config, out: &mut [f32]) {
     for (j, f) in out.iter_mut().enumerate() {
         let exponent = -2.0 * j as f64 / config.head_dim as f64;
@@ -14,6 +15,7 @@ pub(super) fn rotary_frequencies(config: &Config, out: &mut [f32]) {
 }
 
 /// Cosine and sine of `position * f` for every frequency.
+#[inline(never)]
 pub(super) fn rotary_angles(position: f32, frequencies: &[f32], cos: &mut [f32], sin: &mut [f32]) {
     for ((f, c), s) in frequencies.iter().zip(cos).zip(sin) {
         let angle = f64::from(position * f);
@@ -45,6 +47,7 @@ pub(super) struct Conditioning<'t> {
 /// K's rounding error, spread evenly by the Hadamard transform, costs about |Q|^2 |K|^2. Scaling K down
 /// and Q up by sqrt(size of K / size of Q) in every dimension makes that product smallest
 /// (Cauchy-Schwarz). What the file tells about sizes: biases, or the weights of the head norms.
+#[inline(never)]
 pub(super) fn conditioning(config: &Config, layer: &Layer<'_>, frequencies: &[f32], out: Conditioning<'_>) {
     let (d, half, group) = (config.head_dim, config.head_dim / 2, config.group());
     for h in 0..config.n_kv_heads {
@@ -75,6 +78,7 @@ pub(super) fn conditioning(config: &Config, layer: &Layer<'_>, frequencies: &[f3
 }
 
 /// Mean of the cosine of the angles from a block's middle to its tokens.
+#[inline(never)]
 fn mean_turn(frequency: f32) -> f32 {
     let angle = |t: usize| f64::from(frequency) * (t as f64 - 0.5 * (BLOCK_TOKENS - 1) as f64);
     let sum = (0..BLOCK_TOKENS).fold(0.0, |sum, t| sum + libm::cos(angle(t)));
@@ -88,6 +92,7 @@ const LEAST_FACTOR: f32 = 1.0 / 256.0;
 
 /// Mean square of the rope pair (`at`, `at + half`): both must be scaled alike, or scaling would
 /// not commute with rope.
+#[inline(never)]
 fn mean_square(x: &Vector<'_>, at: usize, half: usize) -> f32 {
     let (a, b) = (x.get(at), x.get(at + half));
     (a * a + b * b) * 0.5

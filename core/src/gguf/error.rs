@@ -14,6 +14,7 @@ pub struct GgufError {
 
 impl GgufError {
     /// A fault of the file as a whole.
+    #[inline(never)]
     pub(crate) const fn file(fault: GgufFault) -> Self {
         GgufError { fault, name: Name::NONE }
     }

@@ -74,6 +74,7 @@ impl<'a, 't> Gguf<'a, 't> {
         Self::header(&mut Reader::new(bytes))
     }
 
+    #[inline(never)]
     fn header(reader: &mut Reader<'_>) -> Result<Counts, GgufError> {
         if reader.take(4)? != MAGIC {
             return Err(GgufError::file(GgufFault::Magic));
@@ -164,11 +165,13 @@ impl<'a, 't> Gguf<'a, 't> {
     }
 
     /// The tensor called `name`.
+    #[inline(never)]
     pub fn tensor(&self, name: &str) -> Option<&'t TensorInfo<'a>> {
         self.tensors.iter().find(|t| t.name() == name)
     }
 
     /// The value under `key`.
+    #[inline(never)]
     pub fn get(&self, key: &str) -> Option<Value<'a>> {
         self.metas.iter().find(|m| m.key == key).map(|m| m.value)
     }
@@ -177,6 +180,7 @@ impl<'a, 't> Gguf<'a, 't> {
     ///
     /// # Errors
     /// [`GgufFault::MissingKey`].
+    #[inline(never)]
     pub fn require(&self, key: &str) -> Result<Value<'a>, GgufError> {
         self.get(key).ok_or(GgufError { fault: GgufFault::MissingKey, name: Name::new(key) })
     }

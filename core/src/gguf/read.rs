@@ -25,6 +25,7 @@ impl<'a> Reader<'a> {
     }
 
     /// The next `len` bytes.
+    #[inline(never)]
     pub(super) fn take(&mut self, len: u64) -> Result<&'a [u8], GgufError> {
         if len > self.left() {
             return Err(GgufError::file(GgufFault::Truncated { offset: self.at as u64 }));
@@ -41,15 +42,18 @@ impl<'a> Reader<'a> {
         Ok(out)
     }
 
+    #[inline(never)]
     pub(super) fn u32(&mut self) -> Result<u32, GgufError> {
         Ok(u32::from_le_bytes(self.array()?))
     }
 
+    #[inline(never)]
     pub(super) fn u64(&mut self) -> Result<u64, GgufError> {
         Ok(u64::from_le_bytes(self.array()?))
     }
 
     /// A string: u64 length, then UTF-8 bytes.
+    #[inline(never)]
     pub(super) fn str(&mut self) -> Result<&'a str, GgufError> {
         let len = self.u64()?;
         let bytes = self.take(len)?;

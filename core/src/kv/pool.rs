@@ -102,6 +102,7 @@ impl<'m> Pool<'m> {
     ///
     /// # Errors
     /// The arena has too little room ([`Shape::bytes`]).
+    #[inline(never)]
     pub fn new(arena: &mut Arena<'m>, shape: Shape) -> Result<Self, RegionError> {
         let free = arena.take::<u32>(shape.blocks)?;
         let refs = arena.take::<u32>(shape.blocks)?;

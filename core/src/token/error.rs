@@ -15,6 +15,7 @@ pub struct TokenizerError {
 }
 
 impl TokenizerError {
+    #[inline(never)]
     pub(super) fn at(key: &str, fault: TokenizerFault) -> Self {
         TokenizerError { fault, key: Name::new(key) }
     }

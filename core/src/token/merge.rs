@@ -29,6 +29,7 @@ pub(super) struct Rules<'a> {
 
 impl Rules<'_> {
     /// Place of the merge of two tokens in the list, or [`NONE`].
+    #[inline(never)]
     fn rank(&self, left: u32, right: u32) -> u32 {
         table::find(self.table, table::hash_pair(left, right), |merge| self.joins(merge, left, right))
             .unwrap_or(NONE)
@@ -153,6 +154,7 @@ pub(super) struct Merger<'s> {
 
 impl Merger<'_> {
     /// Encodes `piece`, at most a window long, into `sink`.
+    #[inline(never)]
     pub(super) fn encode(&mut self, rules: &Rules<'_>, piece: &[u8], sink: &mut dyn FnMut(u32)) {
         match piece {
             [] => {}
@@ -166,6 +168,7 @@ impl Merger<'_> {
     }
 
     /// Encodes `piece`, at most a window long, into `out`.
+    #[inline(never)]
     pub(super) fn encode_window(&mut self, rules: &Rules<'_>, piece: &[u8], out: &mut Tokens<'_>) {
         self.merge(rules, piece);
         out.len = 0;
@@ -177,6 +180,7 @@ impl Merger<'_> {
     }
 
     /// Whether `piece` encodes to exactly two tokens, `left` and `right`.
+    #[inline(never)]
     pub(super) fn is_pair(&mut self, rules: &Rules<'_>, piece: &[u8], left: u32, right: u32) -> bool {
         self.merge(rules, piece);
         self.tokens(piece.len()).map(|(_, id)| id).eq([left, right])

@@ -31,10 +31,14 @@ pub fn class(c: char) -> Class {
 }
 
 fn class_above_ascii(c: char) -> Class {
-    let code = u32::from(c);
-    let after = CHANGES.partition_point(|&change| change >> 4 <= code);
-    // Before the first change there is neither letter nor number.
-    match after.checked_sub(1).map_or(0, |i| CHANGES[i] & 0xF) {
+    let (group, code) =
+        ((u32::from(c) >> CODE_BITS) as usize, (u32::from(c) & ((1 << CODE_BITS) - 1)) as u16);
+    let start = usize::from(GROUPS[group]);
+    let changes = &PACKED[start..usize::from(GROUPS[group + 1])];
+    let after = start + changes.partition_point(|&change| change & ((1 << CODE_BITS) - 1) <= code);
+    // Before the first change there is neither letter nor number; before the first of a group the class
+    // is that of the last one before.
+    match after.checked_sub(1).map_or(0, |i| PACKED[i] >> CODE_BITS) {
         1 => Class::Letter,
         2 => Class::Number,
         // White_Space has been the same set since Unicode 6.3, so any version of core will do.
@@ -43,6 +47,35 @@ fn class_above_ascii(c: char) -> Class {
     }
 }
 
+/// Bits of a code point in [`PACKED`]; the rest chooses the group.
+const CODE_BITS: u32 = 14;
+
+/// [`CHANGES`] in half the bytes: the low bits of the code point, above them the class.
+static PACKED: [u16; CHANGES.len()] = {
+    let mut packed = [0; CHANGES.len()];
+    let mut i = 0;
+    while i < CHANGES.len() {
+        packed[i] =
+            ((CHANGES[i] >> 4) & ((1 << CODE_BITS) - 1)) as u16 | ((CHANGES[i] & 3) << CODE_BITS) as u16;
+        i += 1;
+    }
+    packed
+};
+
+/// Where each group begins in [`PACKED`], and the end of the last one.
+static GROUPS: [u16; (0x11_0000 >> CODE_BITS) + 1] = {
+    let mut groups = [0; (0x11_0000 >> CODE_BITS) + 1];
+    let (mut group, mut i) = (0, 0);
+    while group < groups.len() {
+        while i < CHANGES.len() && (CHANGES[i] >> 4 >> CODE_BITS) < group as u32 {
+            i += 1;
+        }
+        groups[group] = i as u16;
+        group += 1;
+    }
+    groups
+};
+
 /// Where the class changes above U+007F, from the general categories of Unicode 16.0.0:
 /// code point times 16, plus 1 if letters begin there, 2 if numbers, 0 if neither.
 ///
@@ -50,7 +83,7 @@ fn class_above_ascii(c: char) -> Class {
 /// tokenizer sees.
 #[rustfmt::skip]
 #[allow(clippy::unusual_byte_groupings, reason = "the class stands apart")]
-static CHANGES: [u32; 1585] = [
+const CHANGES: [u32; 1585] = [
     0xAA_1, 0xAB_0, 0xB2_2, 0xB4_0, 0xB5_1, 0xB6_0, 0xB9_2, 0xBA_1, 0xBB_0, 0xBC_2, 0xBF_0, 0xC0_1,
     0xD7_0, 0xD8_1, 0xF7_0, 0xF8_1, 0x2C2_0, 0x2C6_1, 0x2D2_0, 0x2E0_1, 0x2E5_0, 0x2EC_1, 0x2ED_0,
     0x2EE_1, 0x2EF_0, 0x370_1, 0x375_0, 0x376_1, 0x378_0, 0x37A_1, 0x37E_0, 0x37F_1, 0x380_0,

@@ -28,6 +28,7 @@ const MOST_CUTS: usize = 256;
 ///
 /// # Errors
 /// [`EncodeError::WindowTooSmall`]; [`EncodeError::NoSeam`] with the offset within `piece`.
+#[inline(never)]
 pub(super) fn encode_long(
     rules: &Rules<'_>,
     piece: &[u8],

@@ -59,6 +59,7 @@ fn is_inert(c: char) -> bool {
 }
 
 /// Appends the NFC of `text` to `out`; `cluster` is working memory.
+#[inline(never)]
 fn normalize(text: &str, cluster: &mut Vec<(u8, char)>, out: &mut String) {
     cluster.clear();
     text.chars().for_each(|c| decompose(u32::from(c), cluster));
@@ -122,8 +123,53 @@ fn single(code: u32) -> Option<u32> {
     if let Ok(i) = SINGLES.binary_search_by_key(&code, |row| u32::from(row[0])) {
         return Some(SINGLES[i][1].into());
     }
-    HIGH_SINGLES.binary_search_by_key(&code, |row| row[0]).ok().map(|i| HIGH_SINGLES[i][1])
+    let place = match code.checked_sub(HIGH_SINGLES[SCATTERED][0]) {
+        Some(i) => SCATTERED + i as usize,
+        None => FIRST_SCATTERED.iter().position(|first| *first == code)?,
+    };
+    let low = HIGH_SINGLES_LOW.get(place)?;
+    let plane = u32::from(HIGH_SINGLES_PLANE_2[place / 8] >> (place % 8) & 1) * 2;
+    Some(plane << 16 | u32::from(*low))
 }
+
+/// Rows of [`HIGH_SINGLES`] before the compatibility block, whose characters follow each other without a gap.
+const SCATTERED: usize = 7;
+
+/// The characters of those rows.
+static FIRST_SCATTERED: [u32; SCATTERED] = {
+    let mut firsts = [0; SCATTERED];
+    let mut i = 0;
+    while i < SCATTERED {
+        firsts[i] = HIGH_SINGLES[i][0];
+        i += 1;
+    }
+    firsts
+};
+
+/// What the characters of [`HIGH_SINGLES`] stand for, a quarter of the bytes: the low 16 bits.
+static HIGH_SINGLES_LOW: [u16; HIGH_SINGLES.len()] = {
+    let mut lows = [0; HIGH_SINGLES.len()];
+    let mut i = 0;
+    while i < lows.len() {
+        let [code, single] = HIGH_SINGLES[i];
+        assert!(i < SCATTERED || code - HIGH_SINGLES[SCATTERED][0] == (i - SCATTERED) as u32);
+        assert!(single >> 16 == 0 || single >> 16 == 2);
+        lows[i] = single as u16;
+        i += 1;
+    }
+    lows
+};
+
+/// Of each, one bit: whether it lies in plane 2 and not in plane 0.
+static HIGH_SINGLES_PLANE_2: [u8; HIGH_SINGLES.len().div_ceil(8)] = {
+    let mut bits = [0; HIGH_SINGLES.len().div_ceil(8)];
+    let mut i = 0;
+    while i < HIGH_SINGLES.len() {
+        bits[i / 8] |= ((HIGH_SINGLES[i][1] >> 17) as u8) << (i % 8);
+        i += 1;
+    }
+    bits
+};
 
 /// A row of both tables of pairs: the whole and its parts.
 fn row(index: u16) -> [u32; 3] {

@@ -14,6 +14,7 @@ pub const UNSAFE_ALLOWED: &[&str] = &[
     "shell/src/map.rs",
     "shell/src/pool.rs",
     "shell/src/signal.rs",
+    "shell/src/thread.rs",
     "shell/src/trace/frames.rs",
     "shell/tests/allocations.rs",
     "tests/bare/src/boot.rs",
