@@ -7,6 +7,7 @@ mod aarch64;
 mod bare;
 mod cross;
 mod demo;
+mod deploy;
 mod elf;
 mod fuzz;
 mod model;
@@ -43,6 +44,11 @@ const TASKS: &[Task] = &[
         run: cross::main,
     },
     Task { name: "size", help: "where the bytes of that binary go; fails above the budget", run: size::main },
+    Task {
+        name: "deploy",
+        help: "put the binary, a model and a systemd unit on a board over ssh, with a way back",
+        run: deploy::main,
+    },
     Task { name: "tidy", help: "check the house rules", run: tidy::main },
     Task { name: "fuzz", help: "run fuzz targets: fuzz [TARGET] [--seconds N]", run: fuzz::main },
 ];

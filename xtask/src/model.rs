@@ -158,7 +158,11 @@ fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
     name.into()
 }
 
-fn hash(path: &Path) -> Outcome<String> {
+/// SHA-256 of a file, in hex.
+///
+/// # Errors
+/// The file cannot be read.
+pub fn hash(path: &Path) -> Outcome<String> {
     let what = format!("cannot read {}", path.display());
     let mut file = File::open(path).context(&what)?;
     let (mut hasher, mut buffer) = (Sha256::new(), vec![0; 1 << 20]);

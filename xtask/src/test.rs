@@ -2,7 +2,7 @@
 
 use crate::cross::{self, Target};
 use crate::sh::{self, Failure, Outcome};
-use crate::{aarch64, bare, model, setup, size, tidy};
+use crate::{aarch64, bare, deploy, model, setup, size, tidy};
 use core::time::Duration;
 use std::ffi::OsString;
 use std::process::Command;
@@ -55,6 +55,11 @@ const STEPS: &[Step] = &[
         name: "aarch64",
         help: "that binary and the core's tests on emulated boards",
         run: |options| aarch64::check(options.no_model),
+    },
+    Step {
+        name: "deploy",
+        help: "that binary put on an emulated board through a real ssh server, and taken back",
+        run: |_| deploy::check::check(),
     },
 ];
 
