@@ -10,11 +10,12 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-const QEMU: &str = "qemu-aarch64";
+/// The emulator.
+pub const QEMU: &str = "qemu-aarch64";
 /// Debian's package of it.
 pub const QEMU_PACKAGE: &str = "qemu-user";
 /// The big and the small core of the boards, as far as QEMU knows them.
-const CPUS: [&str; 2] = ["cortex-a76", "cortex-a53"];
+pub const CPUS: [&str; 2] = ["cortex-a76", "cortex-a53"];
 /// The kernels that must be chosen on each.
 const KERNELS: [&str; 2] = ["dotprod", "neon"];
 /// Integration tests of kernels and engine that are quick enough for an emulator.
@@ -23,7 +24,8 @@ const TESTS: [&str; 5] = ["matmul", "attention", "elementwise", "one_answer", "r
 /// tests on the host.
 const SKIPPED: [&str; 2] =
     ["tiny_models_give_one_answer", "quantised_models_are_no_farther_from_the_reference_than_the_peer"];
-const FIXTURES: [&str; 6] = [
+/// Tiny models of every family.
+pub const FIXTURES: [&str; 6] = [
     "qwen2-tiny.Q4_0.gguf",
     "qwen2-tiny.Q8_0.gguf",
     "qwen3-tiny.gguf",
@@ -150,7 +152,7 @@ fn tests(cpu: &str) -> Outcome {
 /// A fixture model, unpacked into `folder`.
 ///
 /// # Errors
-/// The folder cannot be written, or there is no gzip.
+/// No gzip, no such fixture, or a file that cannot be written.
 pub fn unpacked(name: &str, folder: &Path) -> Outcome<PathBuf> {
     let packed = sh::root().join("tests/fixtures/gguf").join(format!("{name}.gz"));
     let path = folder.join(name);

@@ -8,6 +8,7 @@ mod bare;
 mod count;
 mod cross;
 mod demo;
+mod deploy;
 mod elf;
 mod emulator;
 mod fuzz;
@@ -50,6 +51,11 @@ const TASKS: &[Task] = &[
         run: cross::main,
     },
     Task { name: "size", help: "where the bytes of that binary go; fails above the budget", run: size::main },
+    Task {
+        name: "deploy",
+        help: "put the binary, a model and a systemd unit on a board over ssh, with a way back",
+        run: deploy::main,
+    },
     Task {
         name: "count",
         help: "instructions per token under emulation, beside llama.cpp's; --type, --deep, --json",

@@ -180,7 +180,10 @@ pub fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
     name.into()
 }
 
-/// The SHA-256 of a file.
+/// SHA-256 of a file, in hex.
+///
+/// # Errors
+/// The file cannot be read.
 pub fn hash(path: &Path) -> Outcome<String> {
     let what = format!("cannot read {}", path.display());
     let mut file = File::open(path).context(&what)?;

@@ -6,7 +6,7 @@ use crate::cross::{self, Route, Target};
 use crate::mca::MCA;
 use crate::sh::{self, Failure, Outcome};
 use crate::symbols::LLVM_PACKAGE;
-use crate::{aarch64, bare};
+use crate::{aarch64, bare, deploy};
 use std::ffi::OsString;
 use std::path::Path;
 use std::process::Command;
@@ -31,6 +31,7 @@ pub fn main(words: Vec<OsString>) -> Outcome {
     setup.cross(Target::Aarch64)?;
     setup.desk();
     setup.tools()?;
+    setup.ssh()?;
     setup.pip()
 }
 
@@ -145,6 +146,32 @@ impl Setup {
             if !self.dry_run && !has() {
                 return Err(Failure::new(format!("{package} is installed, but its program does not run")));
             }
+        }
+        Ok(())
+    }
+
+    /// An ssh client, and a server for the test of `cargo xtask deploy`, which starts it on the loopback
+    /// interface. Where systemd runs, the package must not open this machine to the network: its
+    /// service is masked during the installation and disabled after it.
+    fn ssh(&mut self) -> Outcome {
+        let has = || deploy::has_ssh() && deploy::has_sshd();
+        if has() {
+            eprintln!("setup: ssh and sshd are there");
+            return Ok(());
+        }
+        let services = ["ssh.service", "ssh.socket"];
+        let guarded = !deploy::has_sshd() && Path::new("/run/systemd/system").exists();
+        if guarded {
+            self.run(as_root("systemctl")?.args(["mask", "--runtime"]).args(services))?;
+        }
+        let installed = self.apt(&["openssh-client", "openssh-server"]);
+        if guarded {
+            self.run(as_root("systemctl")?.arg("disable").args(services))?;
+            self.run(as_root("systemctl")?.args(["unmask", "--runtime"]).args(services))?;
+        }
+        installed?;
+        if !self.dry_run && !has() {
+            return Err(Failure::new("openssh is installed, but ssh or sshd is not where it should be"));
         }
         Ok(())
     }

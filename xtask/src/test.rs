@@ -2,7 +2,7 @@
 
 use crate::cross::{self, Log, Target};
 use crate::sh::{self, Failure, Outcome};
-use crate::{aarch64, bare, logs, model, setup, size, tidy};
+use crate::{aarch64, bare, deploy, logs, model, setup, size, tidy};
 use core::time::Duration;
 use std::ffi::OsString;
 use std::process::Command;
@@ -62,6 +62,11 @@ const STEPS: &[Step] = &[
         run: |options| aarch64::check(options.no_model),
     },
     Step { name: "logs", help: "that binary's log, written there and read here", run: |_| logs::check() },
+    Step {
+        name: "deploy",
+        help: "that binary put on an emulated board through a real ssh server, and taken back",
+        run: |_| deploy::check::check(),
+    },
 ];
 
 /// The task.
