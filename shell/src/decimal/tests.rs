@@ -1,3 +1,5 @@
+//! Floats read and printed, against std's own.
+
 use super::*;
 
 /// xorshift64: the tests are the same every time.

@@ -72,7 +72,8 @@ const Q8_0: Source = Source::Fixture("qwen2-tiny.Q8_0.gguf");
 const Q4_K: Source = Source::Fixture("qwen3-tiny.Q4_K_M.gguf");
 const Q5_0: Source = Source::Real(WeightType::Q4KM);
 
-/// A call: the loop over tokens and what is around it. `dots`: those with one plane, surplus and minima not counted.
+/// A call: the loop over tokens and what is around it. `dots`: those with one plane, surplus and minima not
+/// counted.
 const fn gemm(
     label: &'static str,
     function: &'static str,

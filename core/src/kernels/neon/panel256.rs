@@ -148,7 +148,8 @@ impl Spare {
     }
 }
 
-/// Adds a block of eight rows times that of all tokens, `T` at a time. A block has `SUBS` sub-blocks; sums of `NARROW` ones fit an i16.
+/// Adds a block of eight rows times that of all tokens, `T` at a time. A block has `SUBS` sub-blocks; sums
+/// of `NARROW` ones fit an i16.
 pub(super) fn add_block<D: Dot, const T: usize, const SUBS: usize, const NARROW: bool>(
     d: D,
     panel: &Panel,
