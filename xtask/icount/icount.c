@@ -56,7 +56,7 @@ struct block {
     uint64_t pcs[];
 };
 
-enum { TRACES = 64, TRACE_RUNS = 20000 };
+enum { TRACES = 64, TRACE_RUNS = 200000 };
 
 /* The blocks of an address range in the order of running. */
 struct trace {

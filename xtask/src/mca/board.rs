@@ -33,15 +33,13 @@ const MEMORY: [f64; 2] = [22e9, 25e9];
 const IPC: [f64; 2] = [2.0, 1.0];
 
 /// Instructions of such code, from `cargo xtask count` on the 0.5B model with Q8_0, attention on NEON:
-/// per activation of a token for all that is neither product nor attention; per weight and 64 tokens for
-/// unpacking blocks of 32; per row of a matrix and token of decode; per head, position and token for what
-/// attention does beside its products (27 counted, for positions that fill 6 of 7 blocks).
+/// per activation of a token for all that is neither product nor attention; per row of a matrix and token
+/// of decode; per head, position and token for what attention does beside its products (27 counted, for positions that fill 6 of 7 blocks).
 const PER_VALUE: f64 = 26.0;
-const UNPACK_32: f64 = 0.73;
-const PER_ROW: f64 = 35.0;
+const PER_ROW: f64 = 30.0;
 const PER_SCORE: f64 = 24.0;
 /// Tokens that a panel is unpacked for.
-const PANEL_TOKENS: f64 = 64.0;
+const PANEL_TOKENS: f64 = 128.0;
 /// Times a token of decode waits until all threads are done, and seconds of each.
 const WAITS: f64 = LAYERS * 8.0;
 const WAIT: f64 = 1e-6;
@@ -56,8 +54,8 @@ struct File {
     /// Labels of loops, coarse and fine.
     gemm: [&'static str; 2],
     gemv: [&'static str; 2],
-    /// Label of the unpacking, where it is a function of its own.
-    unpack: Option<&'static str>,
+    /// Label of the unpacking.
+    unpack: &'static str,
 }
 
 const FILES: [File; 3] = [
@@ -66,21 +64,21 @@ const FILES: [File; 3] = [
         bytes_per_weight: 18.0 / 32.0,
         gemm: [labels::GEMM_32, labels::GEMM_32_FINE],
         gemv: [labels::GEMV_Q4_0, labels::GEMV_Q4_0_FINE],
-        unpack: None,
+        unpack: labels::UNPACK_Q4_0,
     },
     File {
         name: "Q4_K",
         bytes_per_weight: 144.0 / 256.0,
         gemm: [labels::GEMM_Q4_K, labels::GEMM_Q4_K_FINE],
         gemv: [labels::GEMV_Q4_K, labels::GEMV_Q4_K_FINE],
-        unpack: Some(labels::UNPACK_Q4_K),
+        unpack: labels::UNPACK_Q4_K,
     },
     File {
         name: "Q8_0",
         bytes_per_weight: 34.0 / 32.0,
         gemm: [labels::GEMM_32, labels::GEMM_32_FINE],
         gemv: [labels::GEMV_Q8_0, labels::GEMV_Q8_0_FINE],
-        unpack: None,
+        unpack: labels::UNPACK_Q8_0,
     },
 ];
 
@@ -93,14 +91,10 @@ const PARTS: [&str; 5] = ["coarse products", "fine products", "unpacking", "atte
 /// Cycles per token of prefill on a kind of core, by part. `None` where a loop was not analysed.
 fn prefill_cycles(file: &File, figures: Figures<'_>, prompt: f64, core: usize) -> Option<[f64; PARTS.len()]> {
     let at = |label| figures(label).map(|f| f[core]);
-    let per_weight = match file.unpack {
-        Some(label) => at(label)?,
-        None => UNPACK_32 / IPC[core],
-    };
     Some([
         COARSE / at(file.gemm[0])?,
         (FINE + OUTPUT / prompt) / at(file.gemm[1])?,
-        (COARSE + FINE) * per_weight / PANEL_TOKENS,
+        (COARSE + FINE) * at(file.unpack)? / PANEL_TOKENS,
         // A token sees half of the prompt on average.
         attention_cycles(figures, [labels::SCORES, labels::VALUES], prompt / 2.0, core)?,
         VALUES * PER_VALUE / IPC[core],
@@ -214,9 +208,9 @@ fn assumptions() -> String {
          {:.0} M multiply-adds per token in the layers ({:.0} M of them fine), {:.0} M in the output\n\
          matrix; a token of a prompt sees half of it on average; decode reads weights and {:.1} KB of\n\
          KV per position, and reading and computing overlap within a phase;\n\
-         outside of the loops {} instructions per activation ({:.0} K a token), {UNPACK_32} per weight\n\
-         and {} tokens to unpack blocks of 32, {} per row of a matrix (decode), {} per head and\n\
-         position (softmax), at {} per cycle (A76) and {} (A55);\n\
+         a panel of weights is unpacked for {} tokens; outside of the loops {} instructions per\n\
+         activation ({:.0} K a token), {} per row of a matrix (decode), {} per head and position\n\
+         (softmax), at {} per cycle (A76) and {} (A55);\n\
          {} waits of {:.0} us per token of decode.\n",
         CORES[0].0,
         CORES[0].1 / 1e9,
@@ -226,9 +220,9 @@ fn assumptions() -> String {
         FINE / 1e6,
         OUTPUT / 1e6,
         KV_BYTES / 1e3,
+        PANEL_TOKENS,
         PER_VALUE,
         VALUES / 1e3,
-        PANEL_TOKENS,
         PER_ROW,
         PER_SCORE,
         IPC[0],

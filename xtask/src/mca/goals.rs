@@ -111,10 +111,10 @@ const fn attention(label: &'static str, function: &'static str, planes: u64) -> 
     Kernel { label, function, source: Q4_K, cut: Cut::Call, dots: ANY, work, goal: None }
 }
 
-const fn unpack(label: &'static str, function: &'static str) -> Kernel {
-    // Eight rows of a block of 256.
-    let work = Work::Weights(8 * 256);
-    Kernel { label, function, source: Q4_K, cut: Cut::Call, dots: ANY, work, goal: None }
+/// Eight rows of a block of so many weights.
+const fn unpack(label: &'static str, function: &'static str, source: Source, block: u64) -> Kernel {
+    let work = Work::Weights(8 * block);
+    Kernel { label, function, source, cut: Cut::Call, dots: ANY, work, goal: None }
 }
 
 const fn least(goal: f64, mut kernel: Kernel) -> Kernel {
@@ -155,6 +155,8 @@ pub mod labels {
     pub const GEMV_Q8_0_FINE: &str = "GEMV Q8_0 fine";
     pub const GEMV_Q4_K: &str = "GEMV Q4_K";
     pub const GEMV_Q4_K_FINE: &str = "GEMV Q4_K fine";
+    pub const UNPACK_Q4_0: &str = "unpack Q4_0";
+    pub const UNPACK_Q8_0: &str = "unpack Q8_0";
     pub const UNPACK_Q4_K: &str = "unpack Q4_K";
     pub const SCORES: &str = "attention Q.K";
     pub const VALUES: &str = "attention P.V";
@@ -170,11 +172,18 @@ pub const KERNELS: &[Kernel] = &[
     gemm(labels::GEMM_Q4_K_FINE, "panel256::add_block::<DotProd, 4, 8, true>", Q4_K, 2, TILE_256),
     least(GEMM_256, gemm("GEMM Q6_K", "panel256::add_block::<DotProd, 4, 16, true>", Q4_K, 1, TILE_256)),
     gemm("GEMM Q6_K fine", "panel256::add_block::<DotProd, 4, 16, true>", Q4_K, 2, TILE_256),
-    unpack(labels::UNPACK_Q4_K, "<Panel>::unpack::<Q4K>"),
-    unpack("unpack Q6_K", "<Panel>::unpack::<Q6K>"),
+    unpack(labels::UNPACK_Q4_0, "<Panel>::unpack::<Q4_0>", Q4_0, 32),
+    unpack(labels::UNPACK_Q8_0, "<Panel>::unpack::<Q8_0>", Q8_0, 32),
+    unpack(labels::UNPACK_Q4_K, "<Panel>::unpack::<Q4K>", Q4_K, 256),
+    unpack("unpack Q6_K", "<Panel>::unpack::<Q6K>", Q4_K, 256),
     least(GEMV, gemv(labels::GEMV_Q4_0, "block32::few::<Q4_0, DotProd, false>", Q4_0, 1, (8, BLOCK_Q4_0))),
     gemv(labels::GEMV_Q4_0_FINE, "block32::few::<Q4_0, DotProd, true>", Q4_0, 2, (8, BLOCK_Q4_0)),
-    gemv("GEMV Q5_0", "block32::few::<Q5_0, DotProd, false>", Q5_0, 1, (4, BLOCK_Q5_0)),
+    // It takes four rows after four: two loops, so that the whole call is looked at.
+    Kernel {
+        cut: Cut::Call,
+        dots: ANY,
+        ..gemv("GEMV Q5_0", "block32::few::<Q5_0, DotProd, false>", Q5_0, 1, (8, BLOCK_Q5_0))
+    },
     least(GEMV, gemv(labels::GEMV_Q8_0, "block32::few::<Q8_0, DotProd, false>", Q8_0, 1, (8, BLOCK_Q8_0))),
     gemv(labels::GEMV_Q8_0_FINE, "block32::few::<Q8_0, DotProd, true>", Q8_0, 2, (8, BLOCK_Q8_0)),
     least(GEMV, gemv(labels::GEMV_Q4_K, "few256::few::<Q4K, DotProd, false>", Q4_K, 1, (4, BLOCK_Q4_K))),
