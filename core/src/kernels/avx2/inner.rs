@@ -1,0 +1,142 @@
+//! The innermost functions, in which instruction sets with 256-bit vectors differ.
+#![allow(unsafe_code)]
+
+use super::attention::GROUPS;
+use super::block32::BLOCKS;
+use super::panel::{GROUP, PANEL, Panel};
+use super::unpack256::{IQ4_XS, Q6_K};
+use super::{attention, block32, block256};
+use crate::ops::isa::Avx2;
+use crate::ops::{BlockQ32, BlockQ256};
+
+/// What loops over blocks, panels and queries call. The values are tokens: having one proves that
+/// the CPU has the instructions, those of [`Avx2`] among them.
+pub(crate) trait Inner: Copy + Into<Avx2> {
+    /// What panels add to weights with a sign, so that they have none: 128, or 0 to leave them.
+    const SIGN: u8;
+
+    /// Eight rows of blocks of 32 times one token.
+    fn one32<const TY: u8, const L: usize>(
+        self,
+        rows: &[&[u8]; PANEL],
+        x: &[BlockQ32],
+        fine: bool,
+    ) -> [f32; PANEL];
+
+    /// Eight rows of blocks of 256 times one token.
+    fn one256<const TY: u8, const L: usize>(
+        self,
+        rows: &[&[u8]; PANEL],
+        x: &[BlockQ256],
+        fine: bool,
+    ) -> [f32; PANEL];
+
+    /// Adds to `results` the products of a panel of blocks of 32, whose weights have a sign if
+    /// `signed`, with four tokens. The integer sums begin with `starts`. `how`: whether weights have
+    /// a minimum, whether activations are fine.
+    fn group32(
+        self,
+        signed: bool,
+        panel: &Panel,
+        x: [&[BlockQ32]; GROUP],
+        starts: &[[i32; BLOCKS]; GROUP],
+        how: (bool, bool),
+        results: &mut [[f32; PANEL]; GROUP],
+    );
+
+    /// Adds to `results` the products of a panel of blocks of 256, of type `ty`, with four tokens;
+    /// `how` as of [`block256::apply`].
+    fn group256(
+        self,
+        ty: u8,
+        panel: &Panel,
+        x: [&BlockQ256; GROUP],
+        how: (bool, i32, bool),
+        results: &mut [[f32; PANEL]; GROUP],
+    );
+
+    /// `scores[t] = q . k_t` as floats, for all tokens of a KV block.
+    fn products(self, q: &[i16], k: &[i8], scores: &mut [[f32; 8]; 4]);
+
+    /// `a_j = fma(dw, sum_t w_t v_tj, a_j * shrink)`; `how`: `dw`, `shrink`.
+    fn weighted(self, w: &[[i16; 4]; GROUPS], how: (f32, f32), v: &[u8], a: &mut [f32]);
+}
+
+impl Inner for Avx2 {
+    const SIGN: u8 = 0;
+
+    #[inline]
+    fn one32<const TY: u8, const L: usize>(
+        self,
+        rows: &[&[u8]; PANEL],
+        x: &[BlockQ32],
+        fine: bool,
+    ) -> [f32; PANEL] {
+        // SAFETY: `self`: the CPU has the features.
+        unsafe { block32::one::<TY, L>(rows, x, fine) }
+    }
+
+    #[inline]
+    fn one256<const TY: u8, const L: usize>(
+        self,
+        rows: &[&[u8]; PANEL],
+        x: &[BlockQ256],
+        fine: bool,
+    ) -> [f32; PANEL] {
+        // SAFETY: `self`: the CPU has the features.
+        unsafe { block256::one::<TY, L>(rows, x, fine) }
+    }
+
+    #[inline]
+    fn group32(
+        self,
+        signed: bool,
+        panel: &Panel,
+        x: [&[BlockQ32]; GROUP],
+        starts: &[[i32; BLOCKS]; GROUP],
+        how: (bool, bool),
+        results: &mut [[f32; PANEL]; GROUP],
+    ) {
+        // SAFETY: `self`: the CPU has the features.
+        unsafe {
+            if signed {
+                block32::group::<1>(panel, x, starts, how, results);
+            } else {
+                block32::group::<4>(panel, x, starts, how, results);
+            }
+        }
+    }
+
+    #[inline]
+    fn group256(
+        self,
+        ty: u8,
+        panel: &Panel,
+        x: [&BlockQ256; GROUP],
+        how: (bool, i32, bool),
+        results: &mut [[f32; PANEL]; GROUP],
+    ) {
+        let (_, _, fine) = how;
+        // SAFETY: `self`: the CPU has the features.
+        unsafe {
+            match ty {
+                IQ4_XS => block256::group::<1>(panel, x, how, results),
+                // The planes of fine activations have magnitudes up to 64.
+                Q6_K if !fine => block256::group::<2>(panel, x, how, results),
+                _ => block256::group::<4>(panel, x, how, results),
+            }
+        }
+    }
+
+    #[inline]
+    fn products(self, q: &[i16], k: &[i8], scores: &mut [[f32; 8]; 4]) {
+        // SAFETY: `self`: the CPU has the features.
+        unsafe { attention::products(q, k, scores) }
+    }
+
+    #[inline]
+    fn weighted(self, w: &[[i16; 4]; GROUPS], how: (f32, f32), v: &[u8], a: &mut [f32]) {
+        // SAFETY: `self`: the CPU has the features.
+        unsafe { attention::weighted(w, how, v, a) }
+    }
+}
