@@ -12,6 +12,7 @@ mod elf;
 mod emulator;
 mod fuzz;
 mod mca;
+mod miri;
 mod model;
 mod pair;
 mod requantized;
@@ -65,6 +66,11 @@ const TASKS: &[Task] = &[
         run: pair::main,
     },
     Task { name: "tidy", help: "check the house rules", run: tidy::main },
+    Task {
+        name: "miri",
+        help: "interpret the small kernel tests as a CPU with AVX-512 would run them",
+        run: miri::main,
+    },
     Task { name: "fuzz", help: "run fuzz targets: fuzz [TARGET] [--seconds N]", run: fuzz::main },
 ];
 

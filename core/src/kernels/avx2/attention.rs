@@ -41,7 +41,7 @@ fn one_q8<K: Inner>(
     a: &mut [f32],
 ) {
     let mut scores = [[0.0f32; 8]; 4];
-    k.products(q, head.k, &mut scores);
+    products(q, head.k, &mut scores);
     let (scale, offset) = (_mm256_set1_ps(scale), _mm256_set1_ps(offset));
     for (s, dk) in scores.iter_mut().zip(head.dk.as_chunks::<8>().0) {
         let factor = _mm256_mul_ps(scale, load(dk));
@@ -72,10 +72,31 @@ fn dot(a: &[f32], b: &[f32]) -> f32 {
     fold16(lanes)
 }
 
+/// `scores[t] = q . k_t` as floats, for all tokens of the block.
+#[target_feature(enable = "avx2")]
+fn products(q: &[i16], k: &[i8], scores: &mut [[f32; 8]; 4]) {
+    let per_group = q.len() / 4;
+    let (tiles, mut sums) = (k.as_chunks::<16>().0, [_mm256_setzero_si256(); GROUPS]);
+    let mut groups = [&tiles[..0]; GROUPS];
+    for (g, group) in groups.iter_mut().enumerate() {
+        *group = &tiles[g * per_group..(g + 1) * per_group];
+    }
+    for (i, q) in q.as_chunks::<4>().0.iter().enumerate() {
+        let q = splat_8(q);
+        for (sum, group) in sums.iter_mut().zip(groups) {
+            let k = _mm256_cvtepi8_epi16(load_half_i8(&group[i]));
+            *sum = _mm256_add_epi32(*sum, _mm256_madd_epi16(k, q));
+        }
+    }
+    for (pair, out) in sums.as_chunks::<2>().0.iter().zip(scores) {
+        store(out, _mm256_cvtepi32_ps(fold_pairs(pair)));
+    }
+}
+
 /// The sums of neighbours of two vectors, in order: 4 of the first, 4 of the second.
 #[target_feature(enable = "avx2")]
 #[inline]
-pub(crate) fn fold_pairs(v: &[__m256i; 2]) -> __m256i {
+fn fold_pairs(v: &[__m256i; 2]) -> __m256i {
     _mm256_permute4x64_epi64::<0b11_01_10_00>(_mm256_hadd_epi32(v[0], v[1]))
 }
 
@@ -116,56 +137,27 @@ fn quantize_weights(w: &[[f32; 8]; 4]) -> ([[i16; 4]; GROUPS], f32) {
     (out, scale.d)
 }
 
-/// Defines the integer products for CPUs with `$features`. With VNNI the compiler makes one
-/// instruction of `madd` and `add`.
-macro_rules! define_products {
-    ($features:literal) => {
-        /// `scores[t] = q . k_t` as floats, for all tokens of the block.
-        #[target_feature(enable = $features)]
-        pub(super) fn products(q: &[i16], k: &[i8], scores: &mut [[f32; 8]; 4]) {
-            let per_group = q.len() / 4;
-            let (tiles, mut sums) = (k.as_chunks::<16>().0, [_mm256_setzero_si256(); GROUPS]);
-            let mut groups = [&tiles[..0]; GROUPS];
-            for (g, group) in groups.iter_mut().enumerate() {
-                *group = &tiles[g * per_group..(g + 1) * per_group];
-            }
-            for (i, q) in q.as_chunks::<4>().0.iter().enumerate() {
-                let q = splat_8(q);
-                for (sum, group) in sums.iter_mut().zip(groups) {
-                    let k = _mm256_cvtepi8_epi16(load_half_i8(&group[i]));
-                    *sum = _mm256_add_epi32(*sum, _mm256_madd_epi16(k, q));
-                }
-            }
-            for (pair, out) in sums.as_chunks::<2>().0.iter().zip(scores) {
-                store(out, _mm256_cvtepi32_ps(fold_pairs(pair)));
+/// `a_j = fma(dw, sum_t w_t v_tj, a_j * shrink)`.
+#[target_feature(enable = "avx2,fma")]
+pub(super) fn weighted(w: &[[i16; 4]; GROUPS], (dw, shrink): (f32, f32), v: &[u8], a: &mut [f32]) {
+    let (dw, shrink) = (_mm256_set1_ps(dw), _mm256_set1_ps(shrink));
+    let sign = _mm_set1_epi8(-128);
+    let mut tokens = [_mm256_setzero_si256(); GROUPS];
+    for (tokens, w) in tokens.iter_mut().zip(w) {
+        *tokens = splat_8(w);
+    }
+    // Heads are multiples of 16: no dim is left over.
+    let tiles = v.as_chunks::<16>().0.as_chunks::<GROUPS>().0.as_chunks::<2>().0;
+    for (a, dims) in a.as_chunks_mut::<8>().0.iter_mut().zip(tiles) {
+        let mut sums = [_mm256_setzero_si256(); 2];
+        for (sum, dims) in sums.iter_mut().zip(dims) {
+            for (v, w) in dims.iter().zip(tokens) {
+                // 128 was added to V when it was stored.
+                let v = _mm256_cvtepi8_epi16(_mm_xor_si128(load_half(v), sign));
+                *sum = _mm256_add_epi32(*sum, _mm256_madd_epi16(v, w));
             }
         }
-
-        /// `a_j = fma(dw, sum_t w_t v_tj, a_j * shrink)`.
-        #[target_feature(enable = $features)]
-        pub(super) fn weighted(w: &[[i16; 4]; GROUPS], (dw, shrink): (f32, f32), v: &[u8], a: &mut [f32]) {
-            let (dw, shrink) = (_mm256_set1_ps(dw), _mm256_set1_ps(shrink));
-            let sign = _mm_set1_epi8(-128);
-            let mut tokens = [_mm256_setzero_si256(); GROUPS];
-            for (tokens, w) in tokens.iter_mut().zip(w) {
-                *tokens = splat_8(w);
-            }
-            // Heads are multiples of 16: no dim is left over.
-            let tiles = v.as_chunks::<16>().0.as_chunks::<GROUPS>().0.as_chunks::<2>().0;
-            for (a, dims) in a.as_chunks_mut::<8>().0.iter_mut().zip(tiles) {
-                let mut sums = [_mm256_setzero_si256(); 2];
-                for (sum, dims) in sums.iter_mut().zip(dims) {
-                    for (v, w) in dims.iter().zip(tokens) {
-                        // 128 was added to V when it was stored.
-                        let v = _mm256_cvtepi8_epi16(_mm_xor_si128(load_half(v), sign));
-                        *sum = _mm256_add_epi32(*sum, _mm256_madd_epi16(v, w));
-                    }
-                }
-                let sum = _mm256_cvtepi32_ps(fold_pairs(&sums));
-                store(a, _mm256_fmadd_ps(dw, sum, _mm256_mul_ps(load(a), shrink)));
-            }
-        }
-    };
+        let sum = _mm256_cvtepi32_ps(fold_pairs(&sums));
+        store(a, _mm256_fmadd_ps(dw, sum, _mm256_mul_ps(load(a), shrink)));
+    }
 }
-pub(crate) use define_products;
-define_products!("avx2,fma");

@@ -33,8 +33,7 @@ pub(super) fn few<K: Inner>(k: K, w: &Matrix<'_>, input: &Input<'_>, out: &mut T
     }
 }
 
-/// Defines `one` for CPUs with `$features`. With VNNI the compiler makes one instruction of
-/// [`widen`] and [`plus`].
+/// Defines `one` for CPUs with `$features`: with the registers of AVX-512 the same code spills less.
 macro_rules! define_one {
     ($features:literal) => {
         /// Eight rows times one token.

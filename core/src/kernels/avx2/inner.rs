@@ -55,9 +55,6 @@ pub(crate) trait Inner: Copy + Into<Avx2> {
         results: &mut [[f32; PANEL]; GROUP],
     );
 
-    /// `scores[t] = q . k_t` as floats, for all tokens of a KV block.
-    fn products(self, q: &[i16], k: &[i8], scores: &mut [[f32; 8]; 4]);
-
     /// `a_j = fma(dw, sum_t w_t v_tj, a_j * shrink)`; `how`: `dw`, `shrink`.
     fn weighted(self, w: &[[i16; 4]; GROUPS], how: (f32, f32), v: &[u8], a: &mut [f32]);
 }
@@ -126,12 +123,6 @@ impl Inner for Avx2 {
                 _ => block256::group::<4>(panel, x, how, results),
             }
         }
-    }
-
-    #[inline]
-    fn products(self, q: &[i16], k: &[i8], scores: &mut [[f32; 8]; 4]) {
-        // SAFETY: `self`: the CPU has the features.
-        unsafe { attention::products(q, k, scores) }
     }
 
     #[inline]

@@ -75,12 +75,6 @@ impl Inner for Avx512 {
     }
 
     #[inline]
-    fn products(self, q: &[i16], k: &[i8], scores: &mut [[f32; 8]; 4]) {
-        // SAFETY: `self`: the CPU has the features.
-        unsafe { attention::products(q, k, scores) }
-    }
-
-    #[inline]
     fn weighted(self, w: &[[i16; 4]; GROUPS], how: (f32, f32), v: &[u8], a: &mut [f32]) {
         // SAFETY: `self`: the CPU has the features.
         unsafe { attention::weighted(w, how, v, a) }
