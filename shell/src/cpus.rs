@@ -90,13 +90,21 @@ pub fn isas() -> Vec<Isa> {
     let mut isas = vec![Isa::Scalar];
     #[cfg(target_arch = "x86_64")]
     {
-        use kinglet_core::ops::isa::Avx2;
+        use kinglet_core::ops::isa::{Avx2, Avx512};
         if is_x86_feature_detected!("avx2")
             && is_x86_feature_detected!("fma")
             && is_x86_feature_detected!("f16c")
         {
             // SAFETY: the CPU was just asked for each feature of the token.
             isas.insert(0, Isa::Avx2(unsafe { Avx2::assume() }));
+            if is_x86_feature_detected!("avx512f")
+                && is_x86_feature_detected!("avx512bw")
+                && is_x86_feature_detected!("avx512vl")
+                && is_x86_feature_detected!("avx512vnni")
+            {
+                // SAFETY: the CPU was just asked for each feature of the token.
+                isas.insert(0, Isa::Avx512(unsafe { Avx512::assume() }));
+            }
         }
     }
     #[cfg(target_arch = "aarch64")]
@@ -144,7 +152,7 @@ pub fn isa_named(name: &str) -> Result<Isa, String> {
 
 /// All kernels there are for this architecture.
 const KERNELS: &[&str] = if cfg!(target_arch = "x86_64") {
-    &["scalar", "avx2"]
+    &["scalar", "avx2", "avx512"]
 } else if cfg!(target_arch = "aarch64") {
     &["scalar", "neon", "dotprod"]
 } else {

@@ -18,7 +18,7 @@ macro_rules! engine_flags {
       --kv-type q8|f32     how keys and values are kept (default q8)
   -t, --threads N          threads (default: one for each CPU, fastest CPUs first)
       --cpus LIST          run on these CPUs only, one thread bound to each, e.g. 4-7
-      --kernels auto|scalar|avx2
+      --kernels auto|scalar|avx2|avx512
                            instruction set (default auto; the results are the same bits)
       --force              start even if memory does not seem to suffice
       --trace FILE         log frames for `cargo xtask logs` (static binary only)

@@ -17,13 +17,21 @@ pub fn all_isas() -> Vec<Isa> {
     }
     #[cfg(target_arch = "x86_64")]
     {
-        use kinglet_core::ops::isa::Avx2;
+        use kinglet_core::ops::isa::{Avx2, Avx512};
         if is_x86_feature_detected!("avx2")
             && is_x86_feature_detected!("fma")
             && is_x86_feature_detected!("f16c")
         {
             // SAFETY: the lines above asked the CPU.
             all.push(Isa::Avx2(unsafe { Avx2::assume() }));
+            if is_x86_feature_detected!("avx512f")
+                && is_x86_feature_detected!("avx512bw")
+                && is_x86_feature_detected!("avx512vl")
+                && is_x86_feature_detected!("avx512vnni")
+            {
+                // SAFETY: these lines and those above asked the CPU.
+                all.push(Isa::Avx512(unsafe { Avx512::assume() }));
+            }
         }
     }
     all

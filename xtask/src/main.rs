@@ -14,6 +14,7 @@ mod emulator;
 mod fuzz;
 mod logs;
 mod mca;
+mod miri;
 mod model;
 mod pair;
 mod requantized;
@@ -77,6 +78,11 @@ const TASKS: &[Task] = &[
         run: logs::main,
     },
     Task { name: "tidy", help: "check the house rules", run: tidy::main },
+    Task {
+        name: "miri",
+        help: "interpret the small kernel tests as a CPU with AVX-512 would run them",
+        run: miri::main,
+    },
     Task { name: "fuzz", help: "run fuzz targets: fuzz [TARGET] [--seconds N]", run: fuzz::main },
 ];
 

@@ -155,6 +155,8 @@ pub fn attend<'kv>(
                 match isa {
                     #[cfg(target_arch = "x86_64")]
                     Isa::Avx2(token) => avx2::attend_q8(token, group, &seen, turned, &head),
+                    #[cfg(target_arch = "x86_64")]
+                    Isa::Avx512(token) => avx2::attend_q8(token.into(), group, &seen, turned, &head),
                     #[cfg(all(target_arch = "aarch64", target_feature = "neon"))]
                     Isa::Neon(token) => neon::attention::block_q8(token, group, &seen, turned, &head),
                     #[cfg(all(target_arch = "aarch64", target_feature = "neon"))]
@@ -167,6 +169,8 @@ pub fn attend<'kv>(
                 match isa {
                     #[cfg(target_arch = "x86_64")]
                     Isa::Avx2(token) => avx2::attend_f32(token, group, &seen, &head),
+                    #[cfg(target_arch = "x86_64")]
+                    Isa::Avx512(token) => avx2::attend_f32(token.into(), group, &seen, &head),
                     #[cfg(all(target_arch = "aarch64", target_feature = "neon"))]
                     Isa::Neon(_) | Isa::DotProd(_) => neon::attention_f32::block(group, &seen, &head),
                     _ => scalar::block_f32(group, &seen, &head),

@@ -14,7 +14,7 @@ use crate::weights::Vector;
 /// If the lengths differ.
 pub fn rmsnorm(isa: Isa, x: &[f32], w: &Vector<'_>, eps: f32, out: &mut [f32]) {
     assert!(x.len() == w.len() && x.len() == out.len());
-    match isa {
+    match isa.without_dot() {
         #[cfg(target_arch = "x86_64")]
         Isa::Avx2(token) => avx2::rmsnorm(token, x, w, eps, out),
         #[cfg(all(target_arch = "aarch64", target_feature = "neon"))]
@@ -29,7 +29,7 @@ pub fn rmsnorm(isa: Isa, x: &[f32], w: &Vector<'_>, eps: f32, out: &mut [f32]) {
 /// If the lengths differ.
 pub fn rmsnorm_in_place(isa: Isa, x: &mut [f32], w: &Vector<'_>, eps: f32) {
     assert!(x.len() == w.len());
-    match isa {
+    match isa.without_dot() {
         #[cfg(target_arch = "x86_64")]
         Isa::Avx2(token) => avx2::rmsnorm_in_place(token, x, w, eps),
         #[cfg(all(target_arch = "aarch64", target_feature = "neon"))]
@@ -44,7 +44,7 @@ pub fn rmsnorm_in_place(isa: Isa, x: &mut [f32], w: &Vector<'_>, eps: f32) {
 /// If the lengths do not fit together.
 pub fn rope(isa: Isa, x: &mut [f32], cos: &[f32], sin: &[f32]) {
     assert!(cos.len() == sin.len() && x.len() == 2 * cos.len());
-    match isa {
+    match isa.without_dot() {
         #[cfg(target_arch = "x86_64")]
         Isa::Avx2(token) => avx2::rope(token, x, cos, sin),
         #[cfg(all(target_arch = "aarch64", target_feature = "neon"))]
@@ -59,7 +59,7 @@ pub fn rope(isa: Isa, x: &mut [f32], cos: &[f32], sin: &[f32]) {
 /// If the lengths differ.
 pub fn swiglu(isa: Isa, gate: &mut [f32], up: &[f32]) {
     assert!(gate.len() == up.len());
-    match isa {
+    match isa.without_dot() {
         #[cfg(target_arch = "x86_64")]
         Isa::Avx2(token) => avx2::swiglu(token, gate, up),
         #[cfg(all(target_arch = "aarch64", target_feature = "neon"))]
@@ -74,7 +74,7 @@ pub fn swiglu(isa: Isa, gate: &mut [f32], up: &[f32]) {
 /// If the lengths differ.
 pub fn add(isa: Isa, x: &mut [f32], y: &[f32]) {
     assert!(x.len() == y.len());
-    match isa {
+    match isa.without_dot() {
         #[cfg(target_arch = "x86_64")]
         Isa::Avx2(token) => avx2::add(token, x, y),
         #[cfg(all(target_arch = "aarch64", target_feature = "neon"))]
@@ -99,7 +99,7 @@ pub fn subtract(x: &mut [f32], y: &[f32]) {
 /// If the lengths differ.
 pub fn condition(isa: Isa, x: &mut [f32], factor: &[f32]) {
     assert!(x.len() == factor.len());
-    match isa {
+    match isa.without_dot() {
         #[cfg(target_arch = "x86_64")]
         Isa::Avx2(token) => {
             avx2::multiply(token, x, factor);

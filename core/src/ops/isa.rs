@@ -40,6 +40,15 @@ impl Isa {
             Isa::DotProd(_) => "dotprod",
         }
     }
+
+    /// Whose kernels serve where there are no dot products of integers: AVX-512 has none of its own.
+    pub(crate) fn without_dot(self) -> Self {
+        match self {
+            #[cfg(target_arch = "x86_64")]
+            Isa::Avx512(token) => Isa::Avx2(token.into()),
+            other => other,
+        }
+    }
 }
 
 /// Makes a token type: `new` where the target implies the features, `assume` everywhere.
@@ -76,6 +85,13 @@ token!(
     /// The CPU has AVX-512 F, BW, VL and VNNI, and what [`Avx2`] stands for.
     Avx512, "x86_64", "avx2", "fma", "f16c", "avx512f", "avx512bw", "avx512vl", "avx512vnni"
 );
+#[cfg(target_arch = "x86_64")]
+impl From<Avx512> for Avx2 {
+    fn from(_: Avx512) -> Avx2 {
+        Avx2(())
+    }
+}
+
 token!(
     /// The CPU has NEON.
     Neon, "aarch64", "neon"

@@ -18,7 +18,7 @@ pub fn quantize_q32(isa: Isa, precision: Precision, x: &[f32], out: &mut [BlockQ
     let (runs, rest) = x.as_chunks::<32>();
     assert!(rest.is_empty() && runs.len() == out.len(), "x and out differ in length");
     for (x, out) in runs.iter().zip(out) {
-        match isa {
+        match isa.without_dot() {
             #[cfg(target_arch = "x86_64")]
             Isa::Avx2(token) => avx2::quantize_q32(token, x, precision, out),
             #[cfg(all(target_arch = "aarch64", target_feature = "neon"))]
@@ -36,7 +36,7 @@ pub fn quantize_q256(isa: Isa, precision: Precision, x: &[f32], out: &mut [Block
     let (runs, rest) = x.as_chunks::<256>();
     assert!(rest.is_empty() && runs.len() == out.len(), "x and out differ in length");
     for (x, out) in runs.iter().zip(out) {
-        match isa {
+        match isa.without_dot() {
             #[cfg(target_arch = "x86_64")]
             Isa::Avx2(token) => avx2::quantize_q256(token, x, precision, out),
             #[cfg(all(target_arch = "aarch64", target_feature = "neon"))]
@@ -66,6 +66,8 @@ pub fn matmul(isa: Isa, w: &Matrix<'_>, input: &Input<'_>, mut out: Tile<'_, f32
     match isa {
         #[cfg(target_arch = "x86_64")]
         Isa::Avx2(token) => avx2::matmul(token, w, input, &mut out),
+        #[cfg(target_arch = "x86_64")]
+        Isa::Avx512(token) => avx2::matmul(token, w, input, &mut out),
         #[cfg(all(target_arch = "aarch64", target_feature = "neon"))]
         Isa::Neon(token) => neon::matmul(token, w, input, &mut out),
         #[cfg(all(target_arch = "aarch64", target_feature = "neon"))]

@@ -4,8 +4,10 @@
 pub const UNSAFE_ALLOWED: &[&str] = &[
     "core/src/cast.rs",
     "core/src/fused.rs",
+    "core/src/kernels/avx2/inner.rs",
     "core/src/kernels/avx2/mod.rs",
     "core/src/kernels/avx2/vec.rs",
+    "core/src/kernels/avx512/mod.rs",
     "core/src/kernels/neon/dot.rs",
     "core/src/kernels/neon/vec.rs",
     "core/src/ops/isa.rs",

@@ -1,6 +1,7 @@
 //! Matrix products of weight types with blocks of 256. Must not know how a type packs them.
 
 use super::dot::{pairs, plus, widen};
+use super::inner::Inner;
 use super::panel::*;
 use super::unpack32::halves;
 use super::unpack256::*;
@@ -12,7 +13,7 @@ use core::arch::x86_64::*;
 
 /// Few tokens: `out[token][row] = w[row] . x[token]`, straight from the blocks.
 #[target_feature(enable = "avx2,fma,f16c")]
-pub(super) fn few(w: &Matrix<'_>, input: &Input<'_>, out: &mut Tile<'_, f32>) {
+pub(super) fn few<K: Inner>(k: K, w: &Matrix<'_>, input: &Input<'_>, out: &mut Tile<'_, f32>) {
     let blocks = w.cols() / 256;
     let (rows, fine) = (out.cols(), input.precision == Precision::Fine);
     for row in rows.clone().step_by(PANEL) {
@@ -20,81 +21,99 @@ pub(super) fn few(w: &Matrix<'_>, input: &Input<'_>, out: &mut Tile<'_, f32>) {
         for token in out.rows() {
             let x = &input.q256[token * blocks..][..blocks];
             let results = match w.ty() as u8 {
-                Q2_K => one::<Q2_K, 84>(&these, x, fine),
-                Q3_K => one::<Q3_K, 110>(&these, x, fine),
-                Q4_K => one::<Q4_K, 144>(&these, x, fine),
-                Q5_K => one::<Q5_K, 176>(&these, x, fine),
-                Q6_K => one::<Q6_K, 210>(&these, x, fine),
-                _ => one::<IQ4_XS, 136>(&these, x, fine),
+                Q2_K => k.one256::<Q2_K, 84>(&these, x, fine),
+                Q3_K => k.one256::<Q3_K, 110>(&these, x, fine),
+                Q4_K => k.one256::<Q4_K, 144>(&these, x, fine),
+                Q5_K => k.one256::<Q5_K, 176>(&these, x, fine),
+                Q6_K => k.one256::<Q6_K, 210>(&these, x, fine),
+                _ => k.one256::<IQ4_XS, 136>(&these, x, fine),
             };
             put(out, token, row, &results);
         }
     }
 }
 
-/// Eight rows times one token.
-#[target_feature(enable = "avx2,fma,f16c")]
-#[inline(never)]
-fn one<const TY: u8, const L: usize>(rows: &[&[u8]; PANEL], x: &[BlockQ256], fine: bool) -> [f32; PANEL] {
-    let mut acc = _mm256_setzero_ps();
-    for (b, x) in x.iter().enumerate() {
-        let mut raw = [&[0; L]; PANEL];
-        let mut parts = [_mm256_setzero_si256(); PANEL];
-        let mut mins = [_mm256_setzero_si256(); PANEL];
-        for r in 0..PANEL {
-            raw[r] = &rows[r].as_chunks().0[b];
-            (parts[r], mins[r]) = block::<TY, L>(raw[r], x, fine);
+/// Defines `one` for CPUs with `$features`: with the registers of AVX-512 the same code spills less.
+macro_rules! define_one {
+    ($features:literal) => {
+        /// Eight rows times one token.
+        #[target_feature(enable = $features)]
+        #[inline(never)]
+        pub(super) fn one<const TY: u8, const L: usize>(
+            rows: &[&[u8]; PANEL],
+            x: &[BlockQ256],
+            fine: bool,
+        ) -> [f32; PANEL] {
+            let mut acc = _mm256_setzero_ps();
+            for (b, x) in x.iter().enumerate() {
+                let mut raw = [&[0; L]; PANEL];
+                let mut parts = [_mm256_setzero_si256(); PANEL];
+                let mut mins = [_mm256_setzero_si256(); PANEL];
+                for r in 0..PANEL {
+                    raw[r] = &rows[r].as_chunks().0[b];
+                    (parts[r], mins[r]) = block::<TY, L>(raw[r], x, fine);
+                }
+                let dx = _mm256_set1_ps(x.d);
+                let scale = _mm256_mul_ps(halves(&raw, d_offset(TY)), dx);
+                acc = _mm256_fmadd_ps(scale, _mm256_cvtepi32_ps(sums(&parts)), acc);
+                if has_min(TY) {
+                    let scale = _mm256_mul_ps(halves(&raw, d_offset(TY) + 2), dx);
+                    acc = _mm256_fnmadd_ps(scale, _mm256_cvtepi32_ps(sums(&mins)), acc);
+                }
+            }
+            let mut out = [0.0; PANEL];
+            store(&mut out, acc);
+            out
         }
-        let dx = _mm256_set1_ps(x.d);
-        let scale = _mm256_mul_ps(halves(&raw, d_offset(TY)), dx);
-        acc = _mm256_fmadd_ps(scale, _mm256_cvtepi32_ps(sums(&parts)), acc);
-        if has_min(TY) {
-            let scale = _mm256_mul_ps(halves(&raw, d_offset(TY) + 2), dx);
-            acc = _mm256_fnmadd_ps(scale, _mm256_cvtepi32_ps(sums(&mins)), acc);
-        }
-    }
-    let mut out = [0.0; PANEL];
-    store(&mut out, acc);
-    out
-}
 
-/// The integer sums of one block, each in eight parts: of the weights, and of the minima.
-#[target_feature(enable = "avx2")]
-#[inline]
-fn block<const TY: u8, const L: usize>(raw: &[u8; L], x: &BlockQ256, fine: bool) -> (__m256i, __m256i) {
-    let q = weights::<TY, L>(raw);
-    let (scales, mins) = scales::<TY, L>(raw);
-    // Sub-scales of even runs of 16 in the lower half, of odd ones in the upper.
-    let apart = _mm_set_epi8(15, 13, 11, 9, 7, 5, 3, 1, 14, 12, 10, 8, 6, 4, 2, 0);
-    let apart = _mm256_cvtepi8_epi16(_mm_shuffle_epi8(scales, apart));
-    let (mut sums, mut above) = (_mm256_setzero_si256(), _mm256_setzero_si256());
-    for (i, q) in q.into_iter().enumerate() {
-        let lane = 2 * i as i16;
-        let scale = _mm256_shuffle_epi8(apart, _mm256_set1_epi16(lane | (lane + 1) << 8));
-        let dot = |x: &[i8; 32]| {
-            let x = load_i8(x);
-            widen(if signed(TY) { pairs::<true>(q, x) } else { pairs::<false>(q, x) }, scale)
-        };
-        sums = plus(sums, dot(&x.lo.as_chunks().0[i]));
-        if fine {
-            above = plus(above, dot(&x.hi.as_chunks().0[i]));
+        /// The integer sums of one block, each in eight parts: of the weights, and of the minima.
+        #[target_feature(enable = $features)]
+        #[inline]
+        fn block<const TY: u8, const L: usize>(
+            raw: &[u8; L],
+            x: &BlockQ256,
+            fine: bool,
+        ) -> (__m256i, __m256i) {
+            let q = weights::<TY, L>(raw);
+            let (scales, mins) = scales::<TY, L>(raw);
+            // Sub-scales of even runs of 16 in the lower half, of odd ones in the upper.
+            let apart = _mm_set_epi8(15, 13, 11, 9, 7, 5, 3, 1, 14, 12, 10, 8, 6, 4, 2, 0);
+            let apart = _mm256_cvtepi8_epi16(_mm_shuffle_epi8(scales, apart));
+            let (mut sums, mut above) = (_mm256_setzero_si256(), _mm256_setzero_si256());
+            for (i, q) in q.into_iter().enumerate() {
+                let lane = 2 * i as i16;
+                let scale = _mm256_shuffle_epi8(apart, _mm256_set1_epi16(lane | (lane + 1) << 8));
+                let dot = |x: &[i8; 32]| {
+                    let x = load_i8(x);
+                    widen(if signed(TY) { pairs::<true>(q, x) } else { pairs::<false>(q, x) }, scale)
+                };
+                sums = plus(sums, dot(&x.lo.as_chunks().0[i]));
+                if fine {
+                    above = plus(above, dot(&x.hi.as_chunks().0[i]));
+                }
+            }
+            if fine {
+                sums = plus(sums, _mm256_slli_epi32::<7>(above));
+            }
+            let x_sums = load_i16(&x.sums);
+            if offset(TY) != 0 {
+                let taken = widen(_mm256_cvtepi8_epi16(scales), x_sums);
+                sums = _mm256_sub_epi32(sums, _mm256_mullo_epi32(taken, _mm256_set1_epi32(offset(TY))));
+            }
+            (sums, widen(_mm256_cvtepu8_epi16(mins), x_sums))
         }
-    }
-    if fine {
-        sums = plus(sums, _mm256_slli_epi32::<7>(above));
-    }
-    let x_sums = load_i16(&x.sums);
-    if offset(TY) != 0 {
-        let taken = widen(_mm256_cvtepi8_epi16(scales), x_sums);
-        sums = _mm256_sub_epi32(sums, _mm256_mullo_epi32(taken, _mm256_set1_epi32(offset(TY))));
-    }
-    (sums, widen(_mm256_cvtepu8_epi16(mins), x_sums))
+    };
 }
+pub(crate) use define_one;
+define_one!("avx2,fma,f16c");
 
 /// Many tokens: the same, by way of panels.
 #[target_feature(enable = "avx2,fma,f16c")]
-pub(super) fn many(w: &Matrix<'_>, input: &Input<'_>, out: &mut Tile<'_, f32>) {
+pub(super) fn many<K: Inner>(k: K, w: &Matrix<'_>, input: &Input<'_>, out: &mut Tile<'_, f32>) {
     let ty = w.ty() as u8;
+    // What a sign is taken off with comes back as an offset does.
+    let sign = if signed(ty) { K::SIGN } else { 0 };
+    let offset = offset(ty) + i32::from(sign);
     let blocks = w.cols() / 256;
     let (rows, tokens) = (out.cols(), out.rows());
     let fine = input.precision == Precision::Fine;
@@ -106,7 +125,7 @@ pub(super) fn many(w: &Matrix<'_>, input: &Input<'_>, out: &mut Tile<'_, f32>) {
             let mut results: Results = [[[0.0; PANEL]; TOKENS]; ROWS / PANEL];
             for b in 0..blocks {
                 for (row, results) in (row..end).step_by(PANEL).zip(&mut results) {
-                    fill(w, row, end, b, &mut panel);
+                    fill(w, row, end, b, sign, &mut panel);
                     let groups = results.as_chunks_mut::<GROUP>().0.iter_mut();
                     for (g, results) in groups.enumerate().take(count.div_ceil(GROUP)) {
                         let at = |t: usize| (token + (g * GROUP + t).min(count - 1)) * blocks + b;
@@ -114,13 +133,7 @@ pub(super) fn many(w: &Matrix<'_>, input: &Input<'_>, out: &mut Tile<'_, f32>) {
                         for (t, four) in four.iter_mut().enumerate() {
                             *four = &input.q256[at(t)];
                         }
-                        let how = (has_min(ty), offset(ty), fine);
-                        match ty {
-                            IQ4_XS => group::<1>(&panel, four, how, results),
-                            // The planes of fine activations have magnitudes up to 64.
-                            Q6_K if !fine => group::<2>(&panel, four, how, results),
-                            _ => group::<4>(&panel, four, how, results),
-                        }
+                        k.group256(ty, &panel, four, (has_min(ty), offset, fine), results);
                     }
                 }
             }
@@ -133,23 +146,23 @@ pub(super) fn many(w: &Matrix<'_>, input: &Input<'_>, out: &mut Tile<'_, f32>) {
     }
 }
 
-/// Lays out block `b` of eight rows of `w`, by its type.
+/// Lays out block `b` of eight rows of `w`, by its type; `sign` is added to each weight.
 #[target_feature(enable = "avx2,f16c")]
-fn fill(w: &Matrix<'_>, row: usize, end: usize, b: usize, panel: &mut Panel) {
+fn fill(w: &Matrix<'_>, row: usize, end: usize, b: usize, sign: u8, panel: &mut Panel) {
     let rows = rows_of(w, row, end, b..b + 1);
     match w.ty() as u8 {
-        Q2_K => fill_of::<Q2_K, 84>(&rows, panel),
-        Q3_K => fill_of::<Q3_K, 110>(&rows, panel),
-        Q4_K => fill_of::<Q4_K, 144>(&rows, panel),
-        Q5_K => fill_of::<Q5_K, 176>(&rows, panel),
-        Q6_K => fill_of::<Q6_K, 210>(&rows, panel),
-        _ => fill_of::<IQ4_XS, 136>(&rows, panel),
+        Q2_K => fill_of::<Q2_K, 84>(&rows, sign, panel),
+        Q3_K => fill_of::<Q3_K, 110>(&rows, sign, panel),
+        Q4_K => fill_of::<Q4_K, 144>(&rows, sign, panel),
+        Q5_K => fill_of::<Q5_K, 176>(&rows, sign, panel),
+        Q6_K => fill_of::<Q6_K, 210>(&rows, sign, panel),
+        _ => fill_of::<IQ4_XS, 136>(&rows, sign, panel),
     }
 }
 
 #[target_feature(enable = "avx2,f16c")]
 #[inline(never)]
-fn fill_of<const TY: u8, const L: usize>(rows: &[&[u8]; PANEL], panel: &mut Panel) {
+fn fill_of<const TY: u8, const L: usize>(rows: &[&[u8]; PANEL], sign: u8, panel: &mut Panel) {
     let zero = _mm256_setzero_si256();
     let mut raw = [&[0; L]; PANEL];
     // By row; the elements of a vector are four weights, or two sub-scales, of a row.
@@ -169,7 +182,7 @@ fn fill_of<const TY: u8, const L: usize>(rows: &[&[u8]; PANEL], panel: &mut Pane
     }
     for (w, q) in panel.w.as_chunks_mut::<8>().0.iter_mut().zip(&q) {
         for (w, q) in w.iter_mut().zip(transpose(q)) {
-            store_u8(&mut w.0, q);
+            store_u8(&mut w.0, _mm256_add_epi8(q, _mm256_set1_epi8(sign as i8)));
         }
     }
     // Halves of a vector: sub-scales 0-3 and 8-11 in the first, 4-7 and 12-15 in the second.
@@ -187,36 +200,42 @@ fn fill_of<const TY: u8, const L: usize>(rows: &[&[u8]; PANEL], panel: &mut Pane
     }
 }
 
-/// Adds the products of a panel with four tokens to `results`.
+/// Adds the products of a panel with four tokens to `results`; `how` as of [`apply`].
 #[target_feature(enable = "avx2,fma")]
 #[inline(never)]
-fn group<const SPAN: usize>(
+pub(super) fn group<const SPAN: usize>(
     panel: &Panel,
     x: [&BlockQ256; GROUP],
-    (has_min, offset, fine): (bool, i32, bool),
+    how: (bool, i32, bool),
     results: &mut [[f32; PANEL]; GROUP],
 ) {
     let mut sums = [_mm256_setzero_si256(); GROUP];
     let w = panel.w.as_chunks::<4>().0.iter().zip(&panel.scales);
-    if fine {
+    if how.2 {
         for (i, (w, scale)) in w.clone().enumerate() {
-            let mut four = [fours(&x[0].hi, i); GROUP];
-            for t in 1..GROUP {
-                four[t] = fours(&x[t].hi, i);
-            }
-            quad::<SPAN>(w, four, load_i16(&scale.0), &mut sums);
+            quad::<SPAN>(w, x.map(|x| fours(&x.hi, i)), load_i16(&scale.0), &mut sums);
         }
         for sums in &mut sums {
             *sums = _mm256_slli_epi32::<7>(*sums);
         }
     }
     for (i, (w, scale)) in w.enumerate() {
-        let mut four = [fours(&x[0].lo, i); GROUP];
-        for t in 1..GROUP {
-            four[t] = fours(&x[t].lo, i);
-        }
-        quad::<SPAN>(w, four, load_i16(&scale.0), &mut sums);
+        quad::<SPAN>(w, x.map(|x| fours(&x.lo, i)), load_i16(&scale.0), &mut sums);
     }
+    apply(panel, x, how, sums, results);
+}
+
+/// Adds the sums of a panel with four tokens to `results`: scales, minima and, times the sub-scales,
+/// the offset. `how`: whether there are minima, the offset, whether activations are fine.
+#[target_feature(enable = "avx2,fma")]
+#[inline]
+pub(crate) fn apply(
+    panel: &Panel,
+    x: [&BlockQ256; GROUP],
+    (has_min, offset, _): (bool, i32, bool),
+    sums: [__m256i; GROUP],
+    results: &mut [[f32; PANEL]; GROUP],
+) {
     let mut mins = [_mm256_setzero_si256(); GROUP];
     if has_min || offset != 0 {
         for (i, sub) in panel.sub.iter().enumerate() {

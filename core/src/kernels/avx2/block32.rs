@@ -1,6 +1,7 @@
 //! Matrix products of weight types with blocks of 32. Must not know how a type packs them.
 
 use super::dot::{pairs, partial_sums, plus, widen};
+use super::inner::Inner;
 use super::panel::*;
 use super::unpack32::*;
 use super::vec::*;
@@ -10,11 +11,11 @@ use crate::weights::Matrix;
 use core::arch::x86_64::*;
 
 /// Blocks of a panel's row.
-const BLOCKS: usize = CHUNK / 32;
+pub(crate) const BLOCKS: usize = CHUNK / 32;
 
 /// Few tokens: `out[token][row] = w[row] . x[token]`, straight from the blocks.
 #[target_feature(enable = "avx2,fma,f16c")]
-pub(super) fn few(w: &Matrix<'_>, input: &Input<'_>, out: &mut Tile<'_, f32>) {
+pub(super) fn few<K: Inner>(k: K, w: &Matrix<'_>, input: &Input<'_>, out: &mut Tile<'_, f32>) {
     let blocks = w.cols() / 32;
     let (rows, fine) = (out.cols(), input.precision == Precision::Fine);
     for row in rows.clone().step_by(PANEL) {
@@ -22,12 +23,12 @@ pub(super) fn few(w: &Matrix<'_>, input: &Input<'_>, out: &mut Tile<'_, f32>) {
         for token in out.rows() {
             let x = &input.q32[token * blocks..][..blocks];
             let results = match w.ty() as u8 {
-                Q4_0 => one::<Q4_0, 18>(&these, x, fine),
-                Q4_1 => one::<Q4_1, 20>(&these, x, fine),
-                Q5_0 => one::<Q5_0, 22>(&these, x, fine),
-                Q5_1 => one::<Q5_1, 24>(&these, x, fine),
-                Q8_0 => one::<Q8_0, 34>(&these, x, fine),
-                _ => one::<IQ4_NL, 18>(&these, x, fine),
+                Q4_0 => k.one32::<Q4_0, 18>(&these, x, fine),
+                Q4_1 => k.one32::<Q4_1, 20>(&these, x, fine),
+                Q5_0 => k.one32::<Q5_0, 22>(&these, x, fine),
+                Q5_1 => k.one32::<Q5_1, 24>(&these, x, fine),
+                Q8_0 => k.one32::<Q8_0, 34>(&these, x, fine),
+                _ => k.one32::<IQ4_NL, 18>(&these, x, fine),
             };
             put(out, token, row, &results);
         }
@@ -37,7 +38,11 @@ pub(super) fn few(w: &Matrix<'_>, input: &Input<'_>, out: &mut Tile<'_, f32>) {
 /// Eight rows times one token.
 #[target_feature(enable = "avx2,fma,f16c")]
 #[inline(never)]
-fn one<const TY: u8, const L: usize>(rows: &[&[u8]; PANEL], x: &[BlockQ32], fine: bool) -> [f32; PANEL] {
+pub(super) fn one<const TY: u8, const L: usize>(
+    rows: &[&[u8]; PANEL],
+    x: &[BlockQ32],
+    fine: bool,
+) -> [f32; PANEL] {
     let rows = blocks_of::<L>(rows, x.len());
     let (ones, high) = (_mm256_set1_epi16(1), _mm256_set1_epi16(128));
     let mut acc = _mm256_setzero_ps();
@@ -77,7 +82,7 @@ fn one<const TY: u8, const L: usize>(rows: &[&[u8]; PANEL], x: &[BlockQ32], fine
 
 /// The first `n` blocks of eight rows.
 #[inline(always)]
-fn blocks_of<'a, const L: usize>(rows: &[&'a [u8]; PANEL], n: usize) -> [&'a [[u8; L]]; PANEL] {
+pub(crate) fn blocks_of<'a, const L: usize>(rows: &[&'a [u8]; PANEL], n: usize) -> [&'a [[u8; L]]; PANEL] {
     let mut blocks = [&[][..]; PANEL];
     for (blocks, row) in blocks.iter_mut().zip(rows) {
         *blocks = &row.as_chunks().0[..n];
@@ -87,8 +92,11 @@ fn blocks_of<'a, const L: usize>(rows: &[&'a [u8]; PANEL], n: usize) -> [&'a [[u
 
 /// Many tokens: the same, by way of panels.
 #[target_feature(enable = "avx2,fma,f16c")]
-pub(super) fn many(w: &Matrix<'_>, input: &Input<'_>, out: &mut Tile<'_, f32>) {
+pub(super) fn many<K: Inner>(k: K, w: &Matrix<'_>, input: &Input<'_>, out: &mut Tile<'_, f32>) {
     let ty = w.ty() as u8;
+    // What a sign is taken off with comes back as an offset does.
+    let sign = if signed(ty) { K::SIGN } else { 0 };
+    let offset = offset(ty) + i32::from(sign);
     let blocks = w.cols() / 32;
     let (rows, tokens) = (out.cols(), out.rows());
     let mut panel = core::hint::black_box(Panel::ZERO);
@@ -102,10 +110,10 @@ pub(super) fn many(w: &Matrix<'_>, input: &Input<'_>, out: &mut Tile<'_, f32>) {
                 let these = from..blocks.min(from + BLOCKS);
                 let x = |t: usize| &input.q32[(token + t.min(count - 1)) * blocks..][these.clone()];
                 for (t, starts) in starts.iter_mut().enumerate().take(count) {
-                    start(x(t), offset(ty), starts);
+                    start(x(t), offset, starts);
                 }
                 for (row, results) in (row..end).step_by(PANEL).zip(&mut results) {
-                    fill(w, row, end, these.clone(), &mut panel);
+                    fill(w, row, end, these.clone(), sign, &mut panel);
                     let groups = results.as_chunks_mut::<GROUP>().0.iter_mut();
                     let groups = groups.zip(starts.as_chunks::<GROUP>().0);
                     for (g, (results, starts)) in groups.enumerate().take(count.div_ceil(GROUP)) {
@@ -114,11 +122,7 @@ pub(super) fn many(w: &Matrix<'_>, input: &Input<'_>, out: &mut Tile<'_, f32>) {
                             *four = x(g * GROUP + t);
                         }
                         let how = (has_min(ty), input.precision == Precision::Fine);
-                        if signed(ty) {
-                            group::<1>(&panel, four, starts, how, results);
-                        } else {
-                            group::<4>(&panel, four, starts, how, results);
-                        }
+                        k.group32(signed(ty), &panel, four, starts, how, results);
                     }
                 }
             }
@@ -144,23 +148,30 @@ fn start(x: &[BlockQ32], offset: i32, starts: &mut [i32; BLOCKS]) {
     }
 }
 
-/// Lays out eight rows of `w`, by its type.
+/// Lays out eight rows of `w`, by its type; `sign` is added to each weight.
 #[target_feature(enable = "avx2,f16c")]
-fn fill(w: &Matrix<'_>, row: usize, end: usize, blocks: core::ops::Range<usize>, panel: &mut Panel) {
+fn fill(
+    w: &Matrix<'_>,
+    row: usize,
+    end: usize,
+    blocks: core::ops::Range<usize>,
+    sign: u8,
+    panel: &mut Panel,
+) {
     let rows = rows_of(w, row, end, blocks);
     match w.ty() as u8 {
-        Q4_0 => fill_of::<Q4_0, 18>(&rows, panel),
-        Q4_1 => fill_of::<Q4_1, 20>(&rows, panel),
-        Q5_0 => fill_of::<Q5_0, 22>(&rows, panel),
-        Q5_1 => fill_of::<Q5_1, 24>(&rows, panel),
-        Q8_0 => fill_of::<Q8_0, 34>(&rows, panel),
-        _ => fill_of::<IQ4_NL, 18>(&rows, panel),
+        Q4_0 => fill_of::<Q4_0, 18>(&rows, sign, panel),
+        Q4_1 => fill_of::<Q4_1, 20>(&rows, sign, panel),
+        Q5_0 => fill_of::<Q5_0, 22>(&rows, sign, panel),
+        Q5_1 => fill_of::<Q5_1, 24>(&rows, sign, panel),
+        Q8_0 => fill_of::<Q8_0, 34>(&rows, sign, panel),
+        _ => fill_of::<IQ4_NL, 18>(&rows, sign, panel),
     }
 }
 
 #[target_feature(enable = "avx2,f16c")]
 #[inline(never)]
-fn fill_of<const TY: u8, const L: usize>(rows: &[&[u8]; PANEL], panel: &mut Panel) {
+fn fill_of<const TY: u8, const L: usize>(rows: &[&[u8]; PANEL], sign: u8, panel: &mut Panel) {
     let blocks = rows[0].len() / L;
     let rows = blocks_of::<L>(rows, blocks);
     let groups = panel.w.as_chunks_mut::<8>().0;
@@ -173,7 +184,7 @@ fn fill_of<const TY: u8, const L: usize>(rows: &[&[u8]; PANEL], panel: &mut Pane
             q[r] = weights::<TY, L>(raw[r]);
         }
         for (w, q) in w.iter_mut().zip(transpose(&q)) {
-            store_u8(&mut w.0, q);
+            store_u8(&mut w.0, _mm256_add_epi8(q, _mm256_set1_epi8(sign as i8)));
         }
         store(&mut d.0, halves(&raw, 0));
         if has_min(TY) {
@@ -185,7 +196,7 @@ fn fill_of<const TY: u8, const L: usize>(rows: &[&[u8]; PANEL], panel: &mut Pane
 /// Adds the products of a panel with four tokens to `results`.
 #[target_feature(enable = "avx2,fma")]
 #[inline(never)]
-fn group<const SPAN: usize>(
+pub(super) fn group<const SPAN: usize>(
     panel: &Panel,
     x: [&[BlockQ32]; GROUP],
     starts: &[[i32; BLOCKS]; GROUP],

@@ -8,7 +8,7 @@ use core::arch::x86_64::*;
 /// 32768 (128 * 127 * 2 = 32512), so that the saturating instruction is exact.
 #[target_feature(enable = "avx2")]
 #[inline]
-pub(super) fn pairs<const SIGNED: bool>(w: __m256i, x: __m256i) -> __m256i {
+pub(crate) fn pairs<const SIGNED: bool>(w: __m256i, x: __m256i) -> __m256i {
     if SIGNED {
         // The magnitude of -128 is 128 as an unsigned byte.
         _mm256_maddubs_epi16(_mm256_abs_epi8(w), _mm256_sign_epi8(x, w))
@@ -20,20 +20,20 @@ pub(super) fn pairs<const SIGNED: bool>(w: __m256i, x: __m256i) -> __m256i {
 /// Sums of neighbours times `scale`, to i32.
 #[target_feature(enable = "avx2")]
 #[inline]
-pub(super) fn widen(pairs: __m256i, scale: __m256i) -> __m256i {
+pub(crate) fn widen(pairs: __m256i, scale: __m256i) -> __m256i {
     _mm256_madd_epi16(pairs, scale)
 }
 
 /// `a + b` of i32.
 #[target_feature(enable = "avx2")]
 #[inline]
-pub(super) fn plus(a: __m256i, b: __m256i) -> __m256i {
+pub(crate) fn plus(a: __m256i, b: __m256i) -> __m256i {
     _mm256_add_epi32(a, b)
 }
 
 /// Eight sums over the elements of `x`, partly: their total is the sum of all.
 #[target_feature(enable = "avx2")]
 #[inline]
-pub(super) fn partial_sums(x: __m256i) -> __m256i {
+pub(crate) fn partial_sums(x: __m256i) -> __m256i {
     widen(_mm256_maddubs_epi16(_mm256_set1_epi8(1), x), _mm256_set1_epi16(1))
 }

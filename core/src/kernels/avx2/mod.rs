@@ -5,16 +5,17 @@
 #![allow(unsafe_code)]
 
 mod attention;
-mod block256;
-mod block32;
-mod dot;
+pub(super) mod block256;
+pub(super) mod block32;
+pub(super) mod dot;
 mod elementwise;
 mod float;
-mod panel;
+pub(super) mod inner;
+pub(super) mod panel;
 mod quantize;
-mod unpack256;
-mod unpack32;
-mod vec;
+pub(super) mod unpack256;
+pub(super) mod unpack32;
+pub(super) mod vec;
 
 use crate::kv::{HeadF32, HeadQ8};
 use crate::ops::attention::{Group, QUERIES};
@@ -23,19 +24,27 @@ use crate::ops::{BlockQ32, BlockQ256, Input, Precision};
 use crate::par::Tile;
 use crate::quant::WeightType;
 use crate::weights::{Matrix, Vector};
+use inner::Inner;
 
 #[target_feature(enable = "avx2,fma,f16c")]
-fn by_type(w: &Matrix<'_>, input: &Input<'_>, out: &mut Tile<'_, f32>) {
+fn by_type<K: Inner>(k: K, w: &Matrix<'_>, input: &Input<'_>, out: &mut Tile<'_, f32>) {
     let many = out.rows().len() >= panel::MANY;
     match w.ty() {
         WeightType::F32 => float::matmul::<{ float::F32 }, 4>(w, input, out),
         WeightType::F16 => float::matmul::<{ float::F16 }, 2>(w, input, out),
         WeightType::Bf16 => float::matmul::<{ float::BF16 }, 2>(w, input, out),
-        ty if ty.block_len() == 32 && many => block32::many(w, input, out),
-        ty if ty.block_len() == 32 => block32::few(w, input, out),
-        _ if many => block256::many(w, input, out),
-        _ => block256::few(w, input, out),
+        ty if ty.block_len() == 32 && many => block32::many(k, w, input, out),
+        ty if ty.block_len() == 32 => block32::few(k, w, input, out),
+        _ if many => block256::many(k, w, input, out),
+        _ => block256::few(k, w, input, out),
     }
+}
+
+/// `out[token][row] = w[row] . x[token]` for the rectangle of `out`.
+pub(crate) fn matmul<K: Inner>(k: K, w: &Matrix<'_>, input: &Input<'_>, out: &mut Tile<'_, f32>) {
+    let _: Avx2 = k.into();
+    // SAFETY: the token: this CPU has AVX2, FMA and F16C.
+    unsafe { by_type(k, w, input, out) }
 }
 
 /// Declares safe functions that take the token and call the function of the same operation.
@@ -50,8 +59,6 @@ macro_rules! with_token {
 }
 
 with_token! {
-    /// `out[token][row] = w[row] . x[token]` for the rectangle of `out`.
-    matmul = by_type, (w: &Matrix<'_>, input: &Input<'_>, out: &mut Tile<'_, f32>);
     /// Adds a KV block of type `q8` to the attention of a group's queries.
     attend_q8 = attention::block_q8, (
         group: &mut Group, seen: &[usize; QUERIES], reference: &[f32], head: &HeadQ8<'_>

@@ -9,23 +9,23 @@ use core::arch::x86_64::*;
 use core::ops::Range;
 
 /// Rows of a panel: the sums of a vector.
-pub(super) const PANEL: usize = 8;
+pub(crate) const PANEL: usize = 8;
 /// Elements of a row in a panel.
-pub(super) const CHUNK: usize = 256;
+pub(crate) const CHUNK: usize = 256;
 /// Tokens of a micro-kernel.
-pub(super) const GROUP: usize = 4;
+pub(crate) const GROUP: usize = 4;
 /// Rows and tokens whose results are kept while the chunks go by.
-pub(super) const ROWS: usize = 64;
+pub(crate) const ROWS: usize = 64;
 /// As [`ROWS`]; a multiple of [`GROUP`].
-pub(super) const TOKENS: usize = 64;
+pub(crate) const TOKENS: usize = 64;
 /// From so many tokens on panels pay.
-pub(super) const MANY: usize = 3;
+pub(crate) const MANY: usize = 3;
 
 /// The results of [`ROWS`] x [`TOKENS`] so far, eight rows to a vector.
-pub(super) type Results = [[[f32; PANEL]; TOKENS]; ROWS / PANEL];
+pub(crate) type Results = [[[f32; PANEL]; TOKENS]; ROWS / PANEL];
 
 /// See the module.
-pub(super) struct Panel {
+pub(crate) struct Panel {
     /// Runs of 16 elements in a block of 32: two. A number that the compiler does not know keeps
     /// it from unrolling a loop whose vectors then would not fit the registers.
     pub quads: usize,
@@ -42,7 +42,7 @@ pub(super) struct Panel {
 }
 
 impl Panel {
-    pub(super) const ZERO: Panel = Panel {
+    pub(crate) const ZERO: Panel = Panel {
         quads: 2,
         w: [Aligned([0; 32]); CHUNK / 4],
         scales: [Aligned([0; 16]); CHUNK / 16],
@@ -55,7 +55,7 @@ impl Panel {
 /// The bytes of `blocks` of eight rows from `row`; past `end` the last row again, whose results
 /// are dropped.
 #[inline(never)]
-pub(super) fn rows_of<'a>(w: &Matrix<'a>, row: usize, end: usize, blocks: Range<usize>) -> [&'a [u8]; PANEL] {
+pub(crate) fn rows_of<'a>(w: &Matrix<'a>, row: usize, end: usize, blocks: Range<usize>) -> [&'a [u8]; PANEL] {
     let bytes = w.ty().block_bytes();
     let mut rows = [&[][..]; PANEL];
     for (i, these) in rows.iter_mut().enumerate() {
@@ -67,7 +67,7 @@ pub(super) fn rows_of<'a>(w: &Matrix<'a>, row: usize, end: usize, blocks: Range<
 
 /// Writes the results of a token and eight rows from `row`, as many as the tile has.
 #[inline(always)]
-pub(super) fn put(out: &mut Tile<'_, f32>, token: usize, row: usize, results: &[f32; PANEL]) {
+pub(crate) fn put(out: &mut Tile<'_, f32>, token: usize, row: usize, results: &[f32; PANEL]) {
     let from = row - out.cols().start;
     let out = &mut out.row_mut(token)[from..];
     match out.first_chunk_mut::<PANEL>() {
@@ -83,7 +83,7 @@ pub(super) fn put(out: &mut Tile<'_, f32>, token: usize, row: usize, results: &[
 /// with a sign.
 #[target_feature(enable = "avx2")]
 #[inline]
-pub(super) fn quad<const SPAN: usize>(
+pub(crate) fn quad<const SPAN: usize>(
     w: &[Aligned<[u8; 32]>; 4],
     x: [&[[i8; 4]; 4]; GROUP],
     scale: __m256i,
@@ -112,7 +112,7 @@ pub(super) fn quad<const SPAN: usize>(
 
 /// Run `i` of 16 elements, in groups of four.
 #[inline(always)]
-pub(super) fn fours<const N: usize>(x: &[i8; N], i: usize) -> &[[i8; 4]; 4] {
+pub(crate) fn fours<const N: usize>(x: &[i8; N], i: usize) -> &[[i8; 4]; 4] {
     match x.as_chunks::<4>().0[4 * i..].first_chunk() {
         Some(fours) => fours,
         None => unreachable!(), // callers stay below N / 16

@@ -8,15 +8,15 @@ use crate::quant::WeightType;
 use core::arch::x86_64::*;
 
 /// The types, as the constants that choose code at compile time.
-pub(super) const Q2_K: u8 = WeightType::Q2K as u8;
-pub(super) const Q3_K: u8 = WeightType::Q3K as u8;
-pub(super) const Q4_K: u8 = WeightType::Q4K as u8;
-pub(super) const Q5_K: u8 = WeightType::Q5K as u8;
-pub(super) const Q6_K: u8 = WeightType::Q6K as u8;
-pub(super) const IQ4_XS: u8 = WeightType::Iq4Xs as u8;
+pub(crate) const Q2_K: u8 = WeightType::Q2K as u8;
+pub(crate) const Q3_K: u8 = WeightType::Q3K as u8;
+pub(crate) const Q4_K: u8 = WeightType::Q4K as u8;
+pub(crate) const Q5_K: u8 = WeightType::Q5K as u8;
+pub(crate) const Q6_K: u8 = WeightType::Q6K as u8;
+pub(crate) const IQ4_XS: u8 = WeightType::Iq4Xs as u8;
 
 /// What is to be taken off the integers.
-pub(super) const fn offset(ty: u8) -> i32 {
+pub(crate) const fn offset(ty: u8) -> i32 {
     match ty {
         Q3_K => 4,
         Q6_K => 32,
@@ -25,17 +25,17 @@ pub(super) const fn offset(ty: u8) -> i32 {
 }
 
 /// Whether a minimum is subtracted.
-pub(super) const fn has_min(ty: u8) -> bool {
+pub(crate) const fn has_min(ty: u8) -> bool {
     matches!(ty, Q2_K | Q4_K | Q5_K)
 }
 
 /// Whether the integers have a sign; else they are 0..=31, of Q6_K 0..=63.
-pub(super) const fn signed(ty: u8) -> bool {
+pub(crate) const fn signed(ty: u8) -> bool {
     ty == IQ4_XS
 }
 
 /// Where the scale is.
-pub(super) const fn d_offset(ty: u8) -> usize {
+pub(crate) const fn d_offset(ty: u8) -> usize {
     match ty {
         Q2_K => 80,
         Q3_K => 108,
@@ -61,7 +61,7 @@ fn raised<const BY: i32>(v: __m256i, mask: i8) -> __m256i {
 /// The integers of a block of `L` bytes of type `TY`, in eight runs.
 #[target_feature(enable = "avx2")]
 #[inline]
-pub(super) fn weights<const TY: u8, const L: usize>(raw: &[u8; L]) -> [__m256i; 8] {
+pub(crate) fn weights<const TY: u8, const L: usize>(raw: &[u8; L]) -> [__m256i; 8] {
     let mut q = [_mm256_setzero_si256(); 8];
     match TY {
         Q2_K | Q3_K => {
@@ -189,7 +189,7 @@ fn sub_scales<const TY: u8, const L: usize>(raw: &[u8; L]) -> ([u32; 4], [u32; 4
 /// Sub-scale and sub-minimum of each 16 weights.
 #[target_feature(enable = "avx2")]
 #[inline]
-pub(super) fn scales<const TY: u8, const L: usize>(raw: &[u8; L]) -> (__m128i, __m128i) {
+pub(crate) fn scales<const TY: u8, const L: usize>(raw: &[u8; L]) -> (__m128i, __m128i) {
     let (scales, mins) = sub_scales::<TY, L>(raw);
     (vector(scales), vector(mins))
 }

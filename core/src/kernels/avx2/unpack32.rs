@@ -9,15 +9,15 @@ use crate::quant::block32::IQ4_VALUES;
 use core::arch::x86_64::*;
 
 /// The types, as the constants that choose code at compile time.
-pub(super) const Q4_0: u8 = WeightType::Q4_0 as u8;
-pub(super) const Q4_1: u8 = WeightType::Q4_1 as u8;
-pub(super) const Q5_0: u8 = WeightType::Q5_0 as u8;
-pub(super) const Q5_1: u8 = WeightType::Q5_1 as u8;
-pub(super) const Q8_0: u8 = WeightType::Q8_0 as u8;
-pub(super) const IQ4_NL: u8 = WeightType::Iq4Nl as u8;
+pub(crate) const Q4_0: u8 = WeightType::Q4_0 as u8;
+pub(crate) const Q4_1: u8 = WeightType::Q4_1 as u8;
+pub(crate) const Q5_0: u8 = WeightType::Q5_0 as u8;
+pub(crate) const Q5_1: u8 = WeightType::Q5_1 as u8;
+pub(crate) const Q8_0: u8 = WeightType::Q8_0 as u8;
+pub(crate) const IQ4_NL: u8 = WeightType::Iq4Nl as u8;
 
 /// What is to be taken off the integers.
-pub(super) const fn offset(ty: u8) -> i32 {
+pub(crate) const fn offset(ty: u8) -> i32 {
     match ty {
         Q4_0 => 8,
         Q5_0 => 16,
@@ -26,18 +26,18 @@ pub(super) const fn offset(ty: u8) -> i32 {
 }
 
 /// Whether weights are `d * q + m`.
-pub(super) const fn has_min(ty: u8) -> bool {
+pub(crate) const fn has_min(ty: u8) -> bool {
     matches!(ty, Q4_1 | Q5_1)
 }
 
 /// Whether the integers have a sign; else they are 0..=31.
-pub(super) const fn signed(ty: u8) -> bool {
+pub(crate) const fn signed(ty: u8) -> bool {
     matches!(ty, Q8_0 | IQ4_NL)
 }
 
 /// `N` bytes of a block from offset `from`.
 #[inline(always)]
-pub(super) fn part<const N: usize, const L: usize>(raw: &[u8; L], from: usize) -> &[u8; N] {
+pub(crate) fn part<const N: usize, const L: usize>(raw: &[u8; L], from: usize) -> &[u8; N] {
     match raw[from..].first_chunk() {
         Some(part) => part,
         None => unreachable!(), // offsets are constants within the block
@@ -47,7 +47,7 @@ pub(super) fn part<const N: usize, const L: usize>(raw: &[u8; L], from: usize) -
 /// The low nibbles of 16 bytes, then the high ones.
 #[target_feature(enable = "avx2")]
 #[inline]
-pub(super) fn nibbles(bytes: &[u8; 16]) -> __m256i {
+pub(crate) fn nibbles(bytes: &[u8; 16]) -> __m256i {
     let low = load_half(bytes);
     let both = _mm256_set_m128i(_mm_srli_epi16::<4>(low), low);
     _mm256_and_si256(both, _mm256_set1_epi8(15))
@@ -56,7 +56,7 @@ pub(super) fn nibbles(bytes: &[u8; 16]) -> __m256i {
 /// The values of the IQ4 types for indices 0..=15.
 #[target_feature(enable = "avx2")]
 #[inline]
-pub(super) fn iq4(indices: __m256i) -> __m256i {
+pub(crate) fn iq4(indices: __m256i) -> __m256i {
     let table = load_half(&const { to_bytes(IQ4_VALUES) });
     _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(table), indices)
 }
@@ -86,7 +86,7 @@ fn fifth_bits(bytes: &[u8; 4]) -> __m256i {
 /// The integers of a block of `L` bytes of type `TY`.
 #[target_feature(enable = "avx2")]
 #[inline]
-pub(super) fn weights<const TY: u8, const L: usize>(raw: &[u8; L]) -> __m256i {
+pub(crate) fn weights<const TY: u8, const L: usize>(raw: &[u8; L]) -> __m256i {
     match TY {
         Q4_0 => nibbles(part(raw, 2)),
         Q4_1 => nibbles(part(raw, 4)),
@@ -100,7 +100,7 @@ pub(super) fn weights<const TY: u8, const L: usize>(raw: &[u8; L]) -> __m256i {
 /// The f16 numbers at byte offset `at` of eight blocks, as f32.
 #[target_feature(enable = "avx2,f16c")]
 #[inline]
-pub(super) fn halves<const L: usize>(raw: &[&[u8; L]; 8], at: usize) -> __m256 {
+pub(crate) fn halves<const L: usize>(raw: &[&[u8; L]; 8], at: usize) -> __m256 {
     let mut bits = [0; 8];
     for (bits, raw) in bits.iter_mut().zip(raw) {
         *bits = u16::from_le_bytes(*part(raw, at));

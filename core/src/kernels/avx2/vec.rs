@@ -8,14 +8,14 @@ use core::arch::x86_64::*;
 /// 32 bytes, aligned so that a vector of them is one access.
 #[repr(align(32))]
 #[derive(Clone, Copy)]
-pub(super) struct Aligned<T>(pub T);
+pub(crate) struct Aligned<T>(pub T);
 
 macro_rules! loads {
     ($($(#[$doc:meta])* $name:ident: $from:ty => $to:ty, $load:expr;)+) => {$(
         $(#[$doc])*
         #[target_feature(enable = "avx2")]
         #[inline]
-        pub(super) fn $name(from: &$from) -> $to {
+        pub(crate) fn $name(from: &$from) -> $to {
             // SAFETY: the reference is to an array of exactly the bytes that are read.
             unsafe { $load(core::ptr::from_ref(from).cast()) }
         }
@@ -68,7 +68,7 @@ macro_rules! stores {
         $(#[$doc])*
         #[target_feature(enable = "avx2")]
         #[inline]
-        pub(super) fn $name(to: &mut $to, v: $from) {
+        pub(crate) fn $name(to: &mut $to, v: $from) {
             // SAFETY: the reference is to an array of exactly the bytes that are written.
             unsafe { $store(core::ptr::from_mut(to).cast(), v) }
         }
@@ -91,7 +91,7 @@ stores! {
 /// The sums of the eight integers of each vector, in order.
 #[target_feature(enable = "avx2")]
 #[inline]
-pub(super) fn sums(v: &[__m256i; 8]) -> __m256i {
+pub(crate) fn sums(v: &[__m256i; 8]) -> __m256i {
     let a = _mm256_hadd_epi32(_mm256_hadd_epi32(v[0], v[1]), _mm256_hadd_epi32(v[2], v[3]));
     let b = _mm256_hadd_epi32(_mm256_hadd_epi32(v[4], v[5]), _mm256_hadd_epi32(v[6], v[7]));
     // Each half of a and b has the sums of four halves.
@@ -101,7 +101,7 @@ pub(super) fn sums(v: &[__m256i; 8]) -> __m256i {
 /// The sum of the eight integers.
 #[target_feature(enable = "avx2")]
 #[inline]
-pub(super) fn sum(v: __m256i) -> i32 {
+pub(crate) fn sum(v: __m256i) -> i32 {
     let v = _mm_add_epi32(_mm256_castsi256_si128(v), _mm256_extracti128_si256::<1>(v));
     let v = _mm_add_epi32(v, _mm_shuffle_epi32::<0x4E>(v));
     _mm_cvtsi128_si32(_mm_add_epi32(v, _mm_shuffle_epi32::<0xB1>(v)))
@@ -110,7 +110,7 @@ pub(super) fn sum(v: __m256i) -> i32 {
 /// Columns to rows of 8 x 8 integers.
 #[target_feature(enable = "avx2")]
 #[inline]
-pub(super) fn transpose(v: &[__m256i; 8]) -> [__m256i; 8] {
+pub(crate) fn transpose(v: &[__m256i; 8]) -> [__m256i; 8] {
     let mut pairs = [_mm256_setzero_si256(); 8];
     for i in 0..4 {
         pairs[2 * i] = _mm256_unpacklo_epi32(v[2 * i], v[2 * i + 1]);
@@ -135,7 +135,7 @@ pub(super) fn transpose(v: &[__m256i; 8]) -> [__m256i; 8] {
 /// Sixteen lanes folded 8-4-2-1, as `math::fold16` does.
 #[target_feature(enable = "avx2")]
 #[inline]
-pub(super) fn fold16(v: [__m256; 2]) -> f32 {
+pub(crate) fn fold16(v: [__m256; 2]) -> f32 {
     let v = _mm256_add_ps(v[0], v[1]);
     let v = _mm_add_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps::<1>(v));
     let v = _mm_add_ps(v, _mm_movehl_ps(v, v));

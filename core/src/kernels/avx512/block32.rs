@@ -1,0 +1,106 @@
+//! Weight types with blocks of 32: the functions of the same names in `avx2`, by dot products that
+//! want weights without a sign. Where they have one 128 is added, and taken off as an offset is.
+
+use super::dot::{dot, quad};
+use crate::kernels::avx2::block32::{BLOCKS, blocks_of};
+use crate::kernels::avx2::panel::*;
+use crate::kernels::avx2::unpack32::*;
+use crate::kernels::avx2::vec::*;
+use crate::ops::BlockQ32;
+use core::arch::x86_64::*;
+
+/// Eight rows times one token.
+#[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512vnni")]
+#[inline(never)]
+pub(super) fn one<const TY: u8, const L: usize>(
+    rows: &[&[u8]; PANEL],
+    x: &[BlockQ32],
+    fine: bool,
+) -> [f32; PANEL] {
+    let rows = blocks_of::<L>(rows, x.len());
+    let (zero, sign) = (_mm256_setzero_si256(), _mm256_set1_epi8(-128));
+    // What is taken off the weights fits their bytes.
+    let taken = _mm256_set1_epi8(if signed(TY) { -128 } else { offset(TY) as i8 });
+    let mut acc = _mm256_setzero_ps();
+    for (b, x) in x.iter().enumerate() {
+        let (lo, hi) = (load_i8(&x.lo), load_i8(&x.hi));
+        let mut start = zero;
+        if signed(TY) || offset(TY) != 0 {
+            let above = if fine { _mm256_slli_epi32::<7>(dot(zero, taken, hi)) } else { zero };
+            start = _mm256_sub_epi32(zero, dot(above, taken, lo));
+        }
+        let mut raw = [&[0; L]; PANEL];
+        let (mut q, mut parts) = ([zero; PANEL], [start; PANEL]);
+        for r in 0..PANEL {
+            raw[r] = &rows[r][b];
+            q[r] = weights::<TY, L>(raw[r]);
+            if signed(TY) {
+                q[r] = _mm256_xor_si256(q[r], sign);
+            }
+        }
+        if fine {
+            for r in 0..PANEL {
+                parts[r] = _mm256_add_epi32(start, _mm256_slli_epi32::<7>(dot(zero, q[r], hi)));
+            }
+        }
+        for r in 0..PANEL {
+            parts[r] = dot(parts[r], q[r], lo);
+        }
+        let scale = _mm256_mul_ps(halves(&raw, 0), _mm256_set1_ps(x.d));
+        acc = _mm256_fmadd_ps(scale, _mm256_cvtepi32_ps(sums(&parts)), acc);
+        if has_min(TY) {
+            acc = _mm256_fmadd_ps(halves(&raw, 2), _mm256_set1_ps(x.s), acc);
+        }
+    }
+    let mut out = [0.0; PANEL];
+    store(&mut out, acc);
+    out
+}
+
+/// Adds the products of a panel with four tokens to `results`.
+#[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512vnni")]
+#[inline(never)]
+pub(super) fn group(
+    panel: &Panel,
+    x: [&[BlockQ32]; GROUP],
+    starts: &[[i32; BLOCKS]; GROUP],
+    (has_min, fine): (bool, bool),
+    results: &mut [[f32; PANEL]; GROUP],
+) {
+    let n = x[0].len();
+    let x = x.map(|x| &x[..n]);
+    let mut acc = [_mm256_setzero_ps(); GROUP];
+    for t in 0..GROUP {
+        acc[t] = load(&results[t]);
+    }
+    let scales = panel.d.iter().zip(&panel.m);
+    let panels = panel.w.as_chunks::<4>().0.as_chunks::<2>().0.iter().zip(scales);
+    for (b, (w, (d, m))) in panels.enumerate().take(n) {
+        let mut sums = [_mm256_setzero_si256(); GROUP];
+        if fine {
+            for (i, w) in w.iter().enumerate() {
+                quad(w, [0, 1, 2, 3].map(|t: usize| fours(&x[t][b].hi, i)), &mut sums);
+            }
+        }
+        for t in 0..GROUP {
+            let start = _mm256_set1_epi32(starts[t][b]);
+            sums[t] = _mm256_add_epi32(start, _mm256_slli_epi32::<7>(sums[t]));
+        }
+        for (i, w) in w.iter().enumerate() {
+            quad(w, [0, 1, 2, 3].map(|t: usize| fours(&x[t][b].lo, i)), &mut sums);
+        }
+        let d = load(&d.0);
+        for t in 0..GROUP {
+            let scale = _mm256_mul_ps(d, _mm256_set1_ps(x[t][b].d));
+            acc[t] = _mm256_fmadd_ps(scale, _mm256_cvtepi32_ps(sums[t]), acc[t]);
+        }
+        if has_min {
+            for t in 0..GROUP {
+                acc[t] = _mm256_fmadd_ps(load(&m.0), _mm256_set1_ps(x[t][b].s), acc[t]);
+            }
+        }
+    }
+    for t in 0..GROUP {
+        store(&mut results[t], acc[t]);
+    }
+}

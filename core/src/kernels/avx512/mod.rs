@@ -1,0 +1,74 @@
+//! The innermost functions of `avx2` again, for AVX-512 VNNI in vectors of 256 bits: dot products
+//! of bytes in one instruction, twice the registers. All else is the code of `avx2`.
+#![allow(unsafe_code)]
+
+mod block256;
+mod block32;
+mod dot;
+
+use super::avx2::block32::BLOCKS;
+use super::avx2::inner::Inner;
+use super::avx2::panel::{GROUP, PANEL, Panel};
+use super::avx2::unpack256::{IQ4_XS, Q5_K, Q6_K};
+use crate::ops::isa::Avx512;
+use crate::ops::{BlockQ32, BlockQ256};
+
+impl Inner for Avx512 {
+    const SIGN: u8 = 128;
+
+    #[inline]
+    fn one32<const TY: u8, const L: usize>(
+        self,
+        rows: &[&[u8]; PANEL],
+        x: &[BlockQ32],
+        fine: bool,
+    ) -> [f32; PANEL] {
+        // SAFETY: `self`: the CPU has the features.
+        unsafe { block32::one::<TY, L>(rows, x, fine) }
+    }
+
+    #[inline]
+    fn one256<const TY: u8, const L: usize>(
+        self,
+        rows: &[&[u8]; PANEL],
+        x: &[BlockQ256],
+        fine: bool,
+    ) -> [f32; PANEL] {
+        // SAFETY: `self`: the CPU has the features.
+        unsafe { block256::one::<TY, L>(rows, x, fine) }
+    }
+
+    #[inline]
+    fn group32(
+        self,
+        _: bool,
+        panel: &Panel,
+        x: [&[BlockQ32]; GROUP],
+        starts: &[[i32; BLOCKS]; GROUP],
+        how: (bool, bool),
+        results: &mut [[f32; PANEL]; GROUP],
+    ) {
+        // SAFETY: `self`: the CPU has the features.
+        unsafe { block32::group(panel, x, starts, how, results) }
+    }
+
+    #[inline]
+    fn group256(
+        self,
+        ty: u8,
+        panel: &Panel,
+        x: [&BlockQ256; GROUP],
+        how: (bool, i32, bool),
+        results: &mut [[f32; PANEL]; GROUP],
+    ) {
+        let (_, _, fine) = how;
+        // SAFETY: `self`: the CPU has the features.
+        unsafe {
+            match ty {
+                IQ4_XS | Q6_K => block256::group::<false>(panel, x, how, results),
+                Q5_K if !fine => block256::group::<false>(panel, x, how, results),
+                _ => block256::group::<true>(panel, x, how, results),
+            }
+        }
+    }
+}
