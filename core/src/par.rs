@@ -4,6 +4,10 @@
 //! of [`Workers`]: tiles are claimed from a counter of our own, each exactly once.
 #![allow(unsafe_code)]
 
+mod pieces;
+
+pub use pieces::Pieces;
+
 use core::marker::PhantomData;
 use core::ops::Range;
 use core::sync::atomic::{AtomicUsize, Ordering};
@@ -147,10 +151,20 @@ pub fn for_each_tile<T: Send>(
     tile_cols: usize,
     f: impl Fn(Tile<'_, T>) + Sync,
 ) {
-    for_each_tile_of(workers, [Rows::new(data, width)], tile_rows, tile_cols, |_, tile| f(tile));
+    let grid = Grid::new(data, width);
+    let (tile_rows, tile_cols) = (tile_rows.max(1), tile_cols.max(1));
+    let across = grid.width.div_ceil(tile_cols);
+    for_each(workers, grid.rows.div_ceil(tile_rows) * across, &|i| {
+        let (r, c) = (i / across * tile_rows, i % across * tile_cols);
+        // SAFETY: `for_each` gives every i to one task once; different i are different rectangles.
+        f(unsafe { grid.tile(r..grid.rows.min(r + tile_rows), c..grid.width.min(c + tile_cols)) });
+    });
 }
 
-/// Splits several `[rows, width]` matrices by the same ranges of at most `step` rows, and calls
+/// So few rows of work on one vector at a time are done before other workers have woken up.
+pub const FEW_ROWS: usize = 4;
+
+/// Splits several `[rows, width]` matrices by the same ranges of rows, and calls
 /// `f(range, a, b, c, d)` with the rows `range` of each. A matrix of no width is an empty slice.
 ///
 /// # Panics
@@ -158,15 +172,15 @@ pub fn for_each_tile<T: Send>(
 pub fn for_each_rows<A: Send, B: Send, C: Send, D: Send>(
     workers: &dyn Workers,
     rows: usize,
-    step: usize,
     (a, b, c, d): (Rows<'_, A>, Rows<'_, B>, Rows<'_, C>, Rows<'_, D>),
     f: impl Fn(Range<usize>, &mut [A], &mut [B], &mut [C], &mut [D]) + Sync,
 ) {
     let (a, b, c, d) = (a.shared(rows), b.shared(rows), c.shared(rows), d.shared(rows));
-    let step = step.max(1);
-    for_each(workers, rows.div_ceil(step), &|i| {
-        let range = i * step..rows.min(i * step + step);
-        // SAFETY: `for_each` gives every i to one task once, and the ranges of different i do not
+    let unit = if rows <= FEW_ROWS { FEW_ROWS } else { 1 };
+    let pieces = Pieces::new(rows, unit, workers.count());
+    for_each(workers, pieces.count(), &|i| {
+        let range = pieces.get(i);
+        // SAFETY: `for_each` gives every i to one task once, and the pieces of different i do not
         // overlap; `shared` checked that each matrix has `rows` rows.
         let (a, b, c, d) = unsafe {
             (a.rows(range.clone()), b.rows(range.clone()), c.rows(range.clone()), d.rows(range.clone()))
@@ -226,114 +240,86 @@ impl<T> SharedRows<'_, T> {
     }
 }
 
-/// Splits several `[rows, width]` matrices into tiles of `tile_rows` x `tile_cols` and calls
-/// `f(which, tile)` for each tile of each matrix, in one run of the workers.
+/// Rows (tokens) of a tile of a product: as many as a kernel takes through a panel of weights.
+const TILE_ROWS: usize = 64;
+/// Columns (rows of the weights) of the smallest tile of a product; the largest has 8 times as many.
+const TILE_COLS: usize = 8;
+
+/// Splits several `[rows, width]` matrices of as many rows into tiles of 64 rows or fewer and 8 to 64
+/// columns, large ones first, and calls `f(which, tile)` for each, in one run of the workers.
+///
+/// # Panics
+/// If the matrices differ in rows.
 pub fn for_each_tile_of<T: Send, const N: usize>(
     workers: &dyn Workers,
     matrices: [Rows<'_, T>; N],
-    tile_rows: usize,
-    tile_cols: usize,
     f: impl Fn(usize, Tile<'_, T>) + Sync,
 ) {
     let grids = matrices.map(|m| Grid::new(m.data, m.width));
-    let (tile_rows, tile_cols) = (tile_rows.max(1), tile_cols.max(1));
-    let tiles = |g: &Grid<'_, T>| g.rows.div_ceil(tile_rows) * g.width.div_ceil(tile_cols);
-    for_each(workers, grids.iter().map(tiles).sum(), &|i| {
-        let mut i = i;
+    let (rows, width) = product_shape(&grids);
+    for_each_part(workers, rows, width, |rows, cols| {
+        // Where the matrix begins in the line of all columns.
+        let mut first = 0;
         for (which, grid) in grids.iter().enumerate() {
-            if i >= tiles(grid) {
-                i -= tiles(grid);
-                continue;
+            let (start, end) = (cols.start.max(first), cols.end.min(first + grid.width));
+            if start < end {
+                // SAFETY: `for_each_part` gives disjoint rectangles of the matrices side by side.
+                f(which, unsafe { grid.tile(rows.clone(), start - first..end - first) });
             }
-            let across = grid.width.div_ceil(tile_cols);
-            let (r, c) = (i / across * tile_rows, i % across * tile_cols);
-            let rows = r..grid.rows.min(r + tile_rows);
-            let cols = c..grid.width.min(c + tile_cols);
-            // SAFETY: `for_each` gives every i to one task once; different i are different
-            // rectangles of a grid, or different grids.
-            return f(which, unsafe { grid.tile(rows, cols) });
+            first += grid.width;
+        }
+    });
+}
+
+/// Splits two matrices of the same shape as [`for_each_tile_of`] does and calls `f(a, b)` with the same
+/// tile of each.
+///
+/// # Panics
+/// If the matrices differ in shape.
+pub fn for_each_tile_pair<T: Send>(
+    workers: &dyn Workers,
+    matrices: [Rows<'_, T>; 2],
+    f: impl Fn(Tile<'_, T>, Tile<'_, T>) + Sync,
+) {
+    let [a, b] = matrices.map(|m| Grid::new(m.data, m.width));
+    assert!(a.rows == b.rows && a.width == b.width, "matrices of different shapes");
+    for_each_part(workers, a.rows, a.width, |rows, cols| {
+        // SAFETY: `for_each_part` gives disjoint rectangles; a and b are different matrices.
+        f(unsafe { a.tile(rows.clone(), cols.clone()) }, unsafe { b.tile(rows, cols) });
+    });
+}
+
+/// Rows of all the matrices, and their widths together.
+fn product_shape<T>(grids: &[Grid<'_, T>]) -> (usize, usize) {
+    let wide = || grids.iter().filter(|g| g.width > 0);
+    let rows = wide().next().map_or(0, |g| g.rows);
+    assert!(wide().all(|g| g.rows == rows), "matrices of different heights");
+    (rows, wide().map(|g| g.width).sum())
+}
+
+/// Calls `f(rows, cols)` for disjoint rectangles that cover `rows` x `width`.
+///
+/// Bands of 64 rows lie one after the other in a line of columns, which is cut into pieces; a piece
+/// that goes on in the next band is two rectangles.
+fn for_each_part(
+    workers: &dyn Workers,
+    rows: usize,
+    width: usize,
+    f: impl Fn(Range<usize>, Range<usize>) + Sync,
+) {
+    let Some(line) = rows.div_ceil(TILE_ROWS).checked_mul(width) else { return };
+    let pieces = Pieces::new(line, TILE_COLS, workers.count());
+    for_each(workers, pieces.count(), &|i| {
+        let mut piece = pieces.get(i);
+        while !piece.is_empty() {
+            let (band, col) = (piece.start / width, piece.start % width);
+            let end = width.min(col + piece.len());
+            let first = band * TILE_ROWS;
+            f(first..rows.min(first + TILE_ROWS), col..end);
+            piece.start += end - col;
         }
     });
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    extern crate std;
-    use std::vec;
-
-    /// Calls `f` more often and from several threads at once, as no honest pool would.
-    struct Careless;
-
-    impl Workers for Careless {
-        fn count(&self) -> usize {
-            3
-        }
-
-        fn run(&self, tasks: usize, f: &(dyn Fn(usize) + Sync)) {
-            std::thread::scope(|scope| {
-                for _ in 0..3 {
-                    scope.spawn(|| (0..tasks).for_each(f));
-                }
-            });
-        }
-    }
-
-    /// Calls `f` too seldom.
-    struct Lazy;
-
-    impl Workers for Lazy {
-        fn count(&self) -> usize {
-            2
-        }
-
-        fn run(&self, _: usize, f: &(dyn Fn(usize) + Sync)) {
-            f(0);
-        }
-    }
-
-    #[test]
-    fn every_element_is_written_once_whatever_the_workers_do() {
-        for workers in [&Single as &dyn Workers, &Careless, &Lazy] {
-            for (rows, width, tile_rows, tile_cols) in
-                [(7, 10, 2, 3), (1, 1, 5, 5), (0, 4, 1, 1), (3, 0, 1, 1)]
-            {
-                let mut data = vec![0u32; rows * width];
-                for_each_tile(workers, &mut data, width, tile_rows, tile_cols, |mut tile| {
-                    for row in tile.rows() {
-                        tile.row_mut(row).iter_mut().for_each(|v| *v += 1);
-                    }
-                });
-                assert!(data.iter().all(|v| *v == 1), "{data:?}");
-            }
-            let (mut a, mut b) = (vec![0u8; 22], vec![0u64; 11]);
-            let parts = (Rows::new(&mut a, 2), Rows::new(&mut b, 1), Rows::none(), Rows::none());
-            for_each_rows(workers, 11, 4, parts, |range, a, b, _, _| {
-                assert_eq!((a.len(), b.len()), (range.len() * 2, range.len()));
-                a.iter_mut().for_each(|v| *v += 1);
-                b.iter_mut().for_each(|v| *v += 1);
-            });
-            assert!(a.iter().all(|v| *v == 1) && b.iter().all(|v| *v == 1));
-            let (mut a, mut b) = (vec![0u8; 6], vec![0u8; 20]);
-            for_each_tile_of(
-                workers,
-                [Rows::new(&mut a, 3), Rows::new(&mut b, 10)],
-                1,
-                4,
-                |which, mut tile| {
-                    for row in tile.rows() {
-                        tile.row_mut(row).iter_mut().for_each(|v| *v += 1 + which as u8);
-                    }
-                },
-            );
-            assert!(a.iter().all(|v| *v == 1) && b.iter().all(|v| *v == 2));
-        }
-    }
-
-    #[test]
-    #[should_panic(expected = "row outside its tile")]
-    fn a_tile_guards_its_rows() {
-        let mut data = [0u8; 8];
-        Tile::whole(&mut data, 4).row_mut(2);
-    }
-}
+mod tests;

@@ -103,7 +103,7 @@ fn tiny_models_give_one_answer() {
     ] {
         let model = Model::fixture(name);
         for kv_type in [KvType::Q8, KvType::F32] {
-            check(name, &model, kv_type, 75, &[1, 7, 32, 75], &[1, 2, 3]);
+            check(name, &model, kv_type, 75, &[1, 7, 32, 75], &[1, 2, 3, 8]);
         }
         check_batched_decode(name, &model, 4);
     }

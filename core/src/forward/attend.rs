@@ -6,10 +6,11 @@ use crate::kv::{BLOCK_TOKENS, KvType, layout};
 use crate::math;
 use crate::ops::attention::{Group, MAX_HEAD_DIM, QUERIES};
 use crate::ops::{self, Isa};
-use crate::par::for_each_tile;
+use crate::par::{FEW_ROWS, Single, Tile, Workers, for_each_tile};
+use core::ops::Range;
 
 impl Engine<'_> {
-    /// Puts k and v of every row into the sequences' blocks. A task is a KV head.
+    /// Puts k and v of every row into the sequences' blocks.
     pub(super) fn store(
         &mut self,
         ctx: &Ctx<'_>,
@@ -25,46 +26,50 @@ impl Engine<'_> {
         let k_factor = &s.k_factor[i * kv_dim..(i + 1) * kv_dim];
         let k_constant = &s.k_constant[i * kv_dim..(i + 1) * kv_dim];
         let angles = (&*s.block_cos, &*s.block_sin);
-        let (slab_bytes, all) = (geometry.slab_bytes(), usize::MAX / 2);
-        for_each_tile(ctx.workers, kv, geometry.layer_bytes(), all, slab_bytes, |mut tile| {
-            let h = tile.cols().start / slab_bytes;
-            let head = h * d..(h + 1) * d;
-            let mut conditioned = [0.0f32; MAX_HEAD_DIM];
-            // The constant part of K, turned to the middle of block `reference_of`.
-            let (mut reference, mut reference_of) = ([0.0f32; MAX_HEAD_DIM], usize::MAX);
-            let (mut kq, mut vq) = ([0i8; MAX_HEAD_DIM], [0i8; MAX_HEAD_DIM]);
-            for row in 0..ctx.n {
-                let table = pool.table(chunks[s.chunk[row] as usize].seq).unwrap_or(&[]);
-                let position = s.position[row] as usize;
-                let (block, t) = (table[position / BLOCK_TOKENS] as usize, position % BLOCK_TOKENS);
-                let slab = tile.row_mut(geometry.row(block, i));
-                let k = &s.k[row * kv_dim..][head.clone()];
-                let v = &s.v[row * kv_dim..][head.clone()];
-                match geometry.kv_type {
-                    KvType::F32 => layout::write_f32(slab, t, k, v),
-                    KvType::Q8 => {
-                        let conditioned = &mut conditioned[..d];
-                        let reference = &mut reference[..d];
-                        if reference_of != position / BLOCK_TOKENS {
-                            reference_of = position / BLOCK_TOKENS;
-                            reference.copy_from_slice(&k_constant[head.clone()]);
-                            turn(ctx.isa, reference, angles, reference_of);
+        for_each_slab(
+            ctx.workers,
+            ctx.n,
+            kv,
+            geometry.layer_bytes(),
+            geometry.slab_bytes(),
+            |h, mut tile| {
+                let head = h * d..(h + 1) * d;
+                let mut conditioned = [0.0f32; MAX_HEAD_DIM];
+                // The constant part of K, turned to the middle of block `reference_of`.
+                let (mut reference, mut reference_of) = ([0.0f32; MAX_HEAD_DIM], usize::MAX);
+                let (mut kq, mut vq) = ([0i8; MAX_HEAD_DIM], [0i8; MAX_HEAD_DIM]);
+                for row in 0..ctx.n {
+                    let table = pool.table(chunks[s.chunk[row] as usize].seq).unwrap_or(&[]);
+                    let position = s.position[row] as usize;
+                    let (block, t) = (table[position / BLOCK_TOKENS] as usize, position % BLOCK_TOKENS);
+                    let slab = tile.row_mut(geometry.row(block, i));
+                    let k = &s.k[row * kv_dim..][head.clone()];
+                    let v = &s.v[row * kv_dim..][head.clone()];
+                    match geometry.kv_type {
+                        KvType::F32 => layout::write_f32(slab, t, k, v),
+                        KvType::Q8 => {
+                            let conditioned = &mut conditioned[..d];
+                            let reference = &mut reference[..d];
+                            if reference_of != position / BLOCK_TOKENS {
+                                reference_of = position / BLOCK_TOKENS;
+                                reference.copy_from_slice(&k_constant[head.clone()]);
+                                turn(ctx.isa, reference, angles, reference_of);
+                            }
+                            conditioned.copy_from_slice(k);
+                            ops::elementwise::subtract(conditioned, reference);
+                            ops::elementwise::condition(ctx.isa, conditioned, &k_factor[head.clone()]);
+                            let dk = math::quantize(conditioned, &mut kq[..d]);
+                            let dv = math::quantize(v, &mut vq[..d]);
+                            layout::write_q8(slab, t, (&kq[..d], dk), (&vq[..d], dv));
                         }
-                        conditioned.copy_from_slice(k);
-                        ops::elementwise::subtract(conditioned, reference);
-                        ops::elementwise::condition(ctx.isa, conditioned, &k_factor[head.clone()]);
-                        let dk = math::quantize(conditioned, &mut kq[..d]);
-                        let dv = math::quantize(v, &mut vq[..d]);
-                        layout::write_q8(slab, t, (&kq[..d], dk), (&vq[..d], dv));
                     }
                 }
-            }
-        });
+            },
+        );
         Ok(())
     }
 
-    /// Attention of every row and query head over its sequence. A task is a few rows of one KV head,
-    /// with all query heads that read it.
+    /// Attention of every row and query head over its sequence.
     pub(super) fn attend(
         &mut self,
         ctx: &Ctx<'_>,
@@ -74,22 +79,20 @@ impl Engine<'_> {
         let Engine { config: c, geometry, pool, scratch: s, kv, .. } = self;
         let kv = &**kv;
         let (d, q_dim, kv_dim, group) = (c.head_dim, c.q_dim(), c.kv_dim(), c.group());
+        let shape = Heads { rows: ctx.n, kv_heads: kv_dim / d, group, head_dim: d };
         let layer = i * kv_dim..(i + 1) * kv_dim;
         let (q_factor, k_constant) = (&s.q_factor[layer.clone()], &s.k_constant[layer]);
         let angles = (&*s.block_cos, &*s.block_sin);
         let (q, chunk, position) = (&*s.q, &*s.chunk, &*s.position);
         let root = 1.0 / math::sqrt(d as f32);
         let kv_type = geometry.kv_type;
-        let rows_at_once = (QUERIES / group).max(1);
-        let out = &mut s.attn[..ctx.n * q_dim];
-        for_each_tile(ctx.workers, out, q_dim, rows_at_once, group * d, |mut tile| {
-            let kv_head = tile.cols().start / (group * d);
+        for_each_heads(ctx.workers, shape, &mut s.attn[..ctx.n * q_dim], |rows, heads, put| {
+            let kv_head = heads.start / group;
             let head = kv_head * d..(kv_head + 1) * d;
             let reference = |block: usize, out: &mut [f32]| {
                 out.copy_from_slice(&k_constant[head.clone()]);
                 turn(ctx.isa, out, angles, block);
             };
-            let (rows, heads) = (tile.rows(), tile.cols().start / d..tile.cols().end / d);
             let mut todo = rows.flat_map(|row| heads.clone().map(move |h| (row, h))).peekable();
             while let Some(&(first, _)) = todo.peek() {
                 // Queries of one sequence, as many as a group holds.
@@ -110,13 +113,78 @@ impl Engine<'_> {
                 };
                 ops::attention::attend(ctx.isa, &mut queries, slab, reference);
                 for (n, (row, h)) in at[..queries.len()].iter().enumerate() {
-                    let start = (h - heads.start) * d;
-                    tile.row_mut(*row)[start..start + d].copy_from_slice(queries.result(n));
+                    put(*row, *h, queries.result(n));
                 }
             }
         });
         Ok(())
     }
+}
+
+/// Calls `f(head, tile)` for every KV head, with its part of all layers and blocks of `kv`. A few rows are not
+/// worth a run of the workers; for many it is a small part of the step, however few the heads.
+pub(super) fn for_each_slab(
+    workers: &dyn Workers,
+    rows: usize,
+    kv: &mut [u8],
+    layer_bytes: usize,
+    slab_bytes: usize,
+    f: impl Fn(usize, Tile<'_, u8>) + Sync,
+) {
+    let workers = if rows <= FEW_ROWS { &Single } else { workers };
+    for_each_tile(workers, kv, layer_bytes, usize::MAX / 2, slab_bytes, |tile| {
+        f(tile.cols().start / slab_bytes, tile);
+    });
+}
+
+/// What attention is computed for: `rows` of `kv_heads * group` query heads.
+#[derive(Clone, Copy)]
+pub(super) struct Heads {
+    pub rows: usize,
+    pub kv_heads: usize,
+    /// Query heads that read one KV head.
+    pub group: usize,
+    pub head_dim: usize,
+}
+
+/// Takes a row, a query head and its result.
+type Put<'p> = &'p mut dyn FnMut(usize, usize, &[f32]);
+
+/// Calls `f(rows, heads, put)` for ranges of rows and query heads, those of one KV head, that cover all of
+/// them; `put` writes to `out: [rows, kv_heads * group * head_dim]`.
+///
+/// Heads that read the same keys and values are best computed together, but a single token has few groups:
+/// then they are taken apart, such that the workers have two tasks each where there are as many heads.
+pub(super) fn for_each_heads(
+    workers: &dyn Workers,
+    Heads { rows, kv_heads, group, head_dim: d }: Heads,
+    out: &mut [f32],
+    f: impl Fn(Range<usize>, Range<usize>, Put<'_>) + Sync,
+) {
+    let rows_at_once = (QUERIES / group).max(1);
+    let wanted = workers.count().saturating_mul(2);
+    if workers.count() == 1 || rows.div_ceil(rows_at_once) * kv_heads >= wanted {
+        return for_each_tile(workers, out, kv_heads * group * d, rows_at_once, group * d, |mut tile| {
+            let heads = tile.cols().start / d..tile.cols().end / d;
+            let first = heads.start;
+            f(tile.rows(), heads, &mut |row, head, result| {
+                tile.row_mut(row)[(head - first) * d..][..d].copy_from_slice(result);
+            });
+        });
+    }
+    let most = (rows * kv_heads * group / wanted).clamp(1, group);
+    // Parts of nearly the same size.
+    let at_once = group.div_ceil(group.div_ceil(most));
+    // A row of this view of `out` is one group, so that no tile has heads of two.
+    for_each_tile(workers, out, group * d, 1, at_once * d, |mut tile| {
+        let (at, cols) = (tile.rows().start, tile.cols());
+        let (row, before) = (at / kv_heads, at % kv_heads * group);
+        let heads = before + cols.start / d..before + cols.end / d;
+        let first = heads.start;
+        f(row..row + 1, heads, &mut |_, head, result| {
+            tile.row_mut(at)[(head - first) * d..][..d].copy_from_slice(result);
+        });
+    });
 }
 
 /// Turns a head, by rope, to the middle of block `i`.

@@ -4,6 +4,8 @@
 
 mod attend;
 mod output;
+#[cfg(test)]
+mod schedule;
 pub(crate) mod scratch;
 mod step;
 mod tables;

@@ -5,11 +5,8 @@ use super::trace::{Point, Trace};
 use super::{Chunk, Engine, ForwardError, LogitRow, Logits, tables};
 use crate::log::log;
 use crate::ops::{self, BlockQ32, BlockQ256, Forms, Input, Isa, Precision};
-use crate::par::{Rows, Workers, for_each_rows, for_each_tile_of};
+use crate::par::{Rows, Workers, for_each_rows, for_each_tile_of, for_each_tile_pair};
 use crate::weights::{Ffn, Layer, Matrix, Vector};
-
-/// Rows of a task in work of one vector at a time.
-const ROW_STEP: usize = 4;
 
 /// Forms to quantise activations to, and how finely.
 pub(super) type Quantized = (Forms, Precision);
@@ -81,7 +78,7 @@ impl Engine<'_> {
         let embedding = &self.weights.token_embd;
         let (position, token, freq) = (&*s.position, &*s.token, &*s.inv_freq);
         let rows = (Rows::new(s.x, dim), Rows::new(s.cos, half), Rows::new(s.sin, half), Rows::none());
-        for_each_rows(ctx.workers, ctx.n, ROW_STEP, rows, |range, x, cos, sin, _| {
+        for_each_rows(ctx.workers, ctx.n, rows, |range, x, cos, sin, _| {
             let each =
                 x.chunks_exact_mut(dim).zip(cos.chunks_exact_mut(half)).zip(sin.chunks_exact_mut(half));
             for (row, ((x, cos), sin)) in range.zip(each) {
@@ -143,7 +140,7 @@ impl Engine<'_> {
                 Rows::none(),
                 Rows::none(),
             );
-            for_each_rows(ctx.workers, n, ROW_STEP, rows, |_, q, k, _, _| {
+            for_each_rows(ctx.workers, n, rows, |_, q, k, _, _| {
                 heads(q, &layer.q_norm);
                 heads(k, &layer.k_norm);
             });
@@ -171,7 +168,7 @@ impl Engine<'_> {
         let (cos, sin) = (&*s.cos, &*s.sin);
         let rows =
             (Rows::new(&mut *s.q, c.q_dim()), Rows::new(&mut *s.k, c.kv_dim()), Rows::none(), Rows::none());
-        for_each_rows(ctx.workers, ctx.n, ROW_STEP, rows, |range, q, k, _, _| {
+        for_each_rows(ctx.workers, ctx.n, rows, |range, q, k, _, _| {
             let each = q.chunks_exact_mut(c.q_dim()).zip(k.chunks_exact_mut(c.kv_dim()));
             for (row, (q, k)) in range.zip(each) {
                 let at = row * half..(row + 1) * half;
@@ -199,19 +196,11 @@ impl Engine<'_> {
         );
         trace.see(Point::FfnNorm, i, &xn[..n * dim]);
         let input = Input::of(n, dim, forms, xn, q32, q256);
-        let none = &Vector::EMPTY;
-        linear(ctx, &input, [(w_gate, none, &mut **gate), (w_up, none, &mut **up)]);
-        {
-            let up = &up[..n * ffn];
-            let rows = (Rows::new(gate, ffn), Rows::none(), Rows::none(), Rows::none());
-            for_each_rows(ctx.workers, n, ROW_STEP, rows, |range, gate, _, _, _| {
-                ops::elementwise::swiglu(ctx.isa, gate, &up[range.start * ffn..range.end * ffn]);
-            });
-        }
+        gated(ctx, &input, (w_gate, &mut **gate), (w_up, &mut **up));
         let forms = (Forms::of(w_down.ty()), Precision::Fine);
         quantize(ctx, gate, ffn, forms, q32, q256);
         let input = Input::of(n, ffn, forms, gate, q32, q256);
-        linear(ctx, &input, [(w_down, none, &mut **proj)]);
+        linear(ctx, &input, [(w_down, &Vector::EMPTY, &mut **proj)]);
         trace.see(Point::FfnOut, i, &proj[..n * dim]);
     }
 }
@@ -228,7 +217,7 @@ pub(super) fn normalize(
     let dim = w.len();
     let (w32, w256) = widths(quantized.0, dim);
     let rows = (Rows::new(x, dim), Rows::new(xn, dim), Rows::new(q32, w32), Rows::new(q256, w256));
-    for_each_rows(ctx.workers, ctx.n, ROW_STEP, rows, |range, x, xn, q32, q256| {
+    for_each_rows(ctx.workers, ctx.n, rows, |range, x, xn, q32, q256| {
         if let Some(added) = added {
             ops::elementwise::add(ctx.isa, x, &added[range.start * dim..range.end * dim]);
         }
@@ -254,7 +243,7 @@ pub(super) fn quantize(
     }
     let (w32, w256) = widths(forms, k);
     let rows = (Rows::new(q32, w32), Rows::new(q256, w256), Rows::none(), Rows::none());
-    for_each_rows(ctx.workers, ctx.n, ROW_STEP, rows, |range, q32, q256, _, _| {
+    for_each_rows(ctx.workers, ctx.n, rows, |range, q32, q256, _, _| {
         quantize_slice(ctx.isa, quantized, &x[range.start * k..range.end * k], q32, q256);
     });
 }
@@ -287,11 +276,8 @@ type Product<'p, 'w, 'o> = (&'p Matrix<'w>, &'p Vector<'w>, &'o mut [f32]);
 pub(super) fn linear<const N: usize>(ctx: &Ctx<'_>, input: &Input<'_>, parts: [Product<'_, '_, '_>; N]) {
     let weights: [(&Matrix<'_>, &Vector<'_>); N] = core::array::from_fn(|i| (parts[i].0, parts[i].1));
     let n = input.tokens;
-    let total: usize = weights.iter().map(|(w, _)| w.rows()).sum();
     let outs = parts.map(|(w, _, out)| Rows::new(&mut out[..n * w.rows()], w.rows()));
-    // Enough tasks that a slow core does not hold up the rest, each large enough to be worth taking.
-    let cols = (total / ctx.workers.count().clamp(1, 1024) / 8).clamp(16, 64).next_multiple_of(8);
-    for_each_tile_of(ctx.workers, outs, 64, cols, |which, mut tile| {
+    for_each_tile_of(ctx.workers, outs, |which, mut tile| {
         let (w, bias) = weights[which];
         let (tokens, cols) = (tile.rows(), tile.cols());
         ops::matmul(ctx.isa, w, input, tile.reborrow());
@@ -302,6 +288,25 @@ pub(super) fn linear<const N: usize>(ctx: &Ctx<'_>, input: &Input<'_>, parts: [P
                     *out += b;
                 }
             }
+        }
+    });
+}
+
+/// `gate = silu(W_gate input) * (W_up input)`, element by element, in one run of the workers; `up` is
+/// room for the other product. Both: `[tokens, ffn_dim]`.
+fn gated(
+    ctx: &Ctx<'_>,
+    input: &Input<'_>,
+    (w_gate, gate): (&Matrix<'_>, &mut [f32]),
+    (w_up, up): (&Matrix<'_>, &mut [f32]),
+) {
+    let len = input.tokens * w_gate.rows();
+    let outs = [Rows::new(&mut gate[..len], w_gate.rows()), Rows::new(&mut up[..len], w_up.rows())];
+    for_each_tile_pair(ctx.workers, outs, |mut gate, mut up| {
+        ops::matmul(ctx.isa, w_gate, input, gate.reborrow());
+        ops::matmul(ctx.isa, w_up, input, up.reborrow());
+        for token in gate.rows() {
+            ops::elementwise::swiglu(ctx.isa, gate.row_mut(token), up.row_mut(token));
         }
     });
 }

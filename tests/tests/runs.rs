@@ -1,0 +1,73 @@
+//! How often a step calls its workers: every run ends with all of them waiting for the last. A token's
+//! run takes some ten microseconds on a board, and there are hundreds of runs in it.
+//!
+//! | operator | one token | many |
+//! |---|---|---|
+//! | embedding, angles (once a step) | | 1 |
+//! | residual, norm and quantisation | | 1 |
+//! | q, k and v | 1 | 1 |
+//! | norm of q and k heads (qwen3) | | 1 |
+//! | rope | | 1 |
+//! | keys and values into the cache | | 1 |
+//! | attention | 1 | 1 |
+//! | quantisation | | 1 |
+//! | attention output | 1 | 1 |
+//! | residual, norm and quantisation | | 1 |
+//! | gate, up and silu | 1 | 1 |
+//! | quantisation | | 1 |
+//! | down | 1 | 1 |
+//! | output matrix (once a step) | 1 | 1 |
+//!
+//! With one token the rest is done by the caller, sooner than others would wake up.
+
+use core::sync::atomic::{AtomicUsize, Ordering};
+use kinglet_core::par::Workers;
+use kinglet_core::{Chunk, KvType, Limits, Logits};
+use kinglet_tests::model::Model;
+
+/// Counts the runs and does the tasks in order.
+#[derive(Default)]
+struct Counted(AtomicUsize);
+
+impl Workers for Counted {
+    fn count(&self) -> usize {
+        4
+    }
+
+    fn run(&self, tasks: usize, f: &(dyn Fn(usize) + Sync)) {
+        assert!(tasks > 1, "one task is no work to share");
+        self.0.fetch_add(1, Ordering::Relaxed);
+        (0..tasks).for_each(f);
+    }
+}
+
+/// Runs of a prompt of 40 tokens, and of one token after it.
+fn runs(name: &str) -> ([usize; 2], usize) {
+    let model = Model::fixture(name);
+    let limits =
+        Limits { max_seq: 64, kv_tokens: 64, max_batch: 64, max_seqs: 1, max_logits: 8, kv_type: KvType::Q8 };
+    let mut engine = model.engine(limits);
+    let seq = engine.open().unwrap();
+    let tokens: Vec<u32> = (5..45).collect();
+    let counts = [&tokens[..], &[7]].map(|tokens| {
+        let workers = Counted::default();
+        let chunks = [Chunk { seq, tokens, logits: Logits::Last }];
+        engine.forward(&workers, &chunks, &mut |_, _| {}).unwrap();
+        workers.0.into_inner()
+    });
+    (counts, model.config.n_layers)
+}
+
+#[test]
+fn a_step_has_few_runs() {
+    for (name, heads_normed) in
+        [("qwen2-tiny.Q4_0.gguf", 0), ("qwen2-tiny.Q8_0.gguf", 0), ("qwen3-tiny.Q4_K_M.gguf", 1)]
+    {
+        let ([many, one], layers) = runs(name);
+        assert_eq!(one, 5 * layers + 1, "{name}: one token");
+        assert_eq!(many, (11 + heads_normed) * layers + 2, "{name}: many tokens");
+    }
+    // Unquantised weights take activations as they are.
+    let ([many, one], layers) = runs("qwen2-tiny.gguf");
+    assert_eq!((one, many), (5 * layers + 1, 9 * layers + 2));
+}
