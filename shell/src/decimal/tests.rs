@@ -1,3 +1,5 @@
+//! Compared with what std reads and prints, on awkward numbers and on many random ones.
+
 use super::*;
 
 /// xorshift64: the tests are the same every time.
