@@ -1,4 +1,4 @@
-//! Floats read and printed, against std's own.
+//! Compared with what std reads and prints, on awkward numbers and on many random ones.
 
 use super::*;
 
