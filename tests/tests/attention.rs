@@ -73,7 +73,7 @@ impl Blocks {
                 (Content::Zero, _) | (Content::Hostile, 3) => 0.0,
                 (Content::Hostile, 5) => 1e-42,
                 (Content::Hostile, 7) => 3e37,
-                (Content::Hostile, 9) if t % 2 == 0 => f32::INFINITY,
+                (Content::Hostile, 9) if t.is_multiple_of(2) => f32::INFINITY,
                 (Content::Hostile, 9) => f32::NAN,
                 (Content::Plain | Content::Hostile, _) => 0.002 + random.float().abs() * 0.01,
                 (Content::Smallest | Content::Equal, _) => 0.01,
@@ -94,12 +94,12 @@ impl Blocks {
     }
 
     fn attend(&self, isa: Isa, d: usize, queries: &[(Vec<f32>, usize)], reference: &[f32]) -> Vec<Vec<f32>> {
-        let mut group = Group::new(d, 1.0 / (d as f32).sqrt(), self.kv_type);
+        let mut group = Group::new(isa, d, 1.0 / (d as f32).sqrt(), self.kv_type);
         for (q, visible) in queries {
-            group.push(isa, q, *visible, &vec![1.0; d]);
+            group.push(q, *visible, &vec![1.0; d]);
         }
         let slab = |i: usize| &self.bytes[i * self.slab..(i + 1) * self.slab];
-        attend(isa, &mut group, slab, |_, out| out.copy_from_slice(reference));
+        attend(&mut group, slab, |_, out| out.copy_from_slice(reference));
         (0..queries.len()).map(|i| group.result(i).to_vec()).collect()
     }
 }

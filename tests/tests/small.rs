@@ -134,11 +134,11 @@ fn attention() {
         }
         let (queries, reference) = ([random.floats(d), vec![1.0; d]], random.floats(d));
         let results = |isa| {
-            let mut group = Group::new(d, 1.0 / (d as f32).sqrt(), KvType::Q8);
-            group.push(isa, &queries[0], visible, &vec![1.0; d]);
-            group.push(isa, &queries[1], 7, &vec![0.5; d]);
+            let mut group = Group::new(isa, d, 1.0 / (d as f32).sqrt(), KvType::Q8);
+            group.push(&queries[0], visible, &vec![1.0; d]);
+            group.push(&queries[1], 7, &vec![0.5; d]);
             let slab = |i: usize| &bytes[i * slab..(i + 1) * slab];
-            attend(isa, &mut group, slab, |_, out| out.copy_from_slice(&reference));
+            attend(&mut group, slab, |_, out| out.copy_from_slice(&reference));
             [group.result(0), group.result(1)].concat()
         };
         let want = results(Isa::Scalar);

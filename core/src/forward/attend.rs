@@ -97,13 +97,13 @@ impl Engine<'_> {
             while let Some(&(first, _)) = todo.peek() {
                 // Queries of one sequence, as many as a group holds.
                 let mut at = [(0, 0); QUERIES];
-                let mut queries = Group::new(d, root, kv_type);
+                let mut queries = Group::new(ctx.isa, d, root, kv_type);
                 while queries.len() < QUERIES
                     && let Some((row, h)) = todo.next_if(|(row, _)| chunk[*row] == chunk[first])
                 {
                     at[queries.len()] = (row, h);
                     let q = &q[row * q_dim + h * d..][..d];
-                    queries.push(ctx.isa, q, position[row] as usize + 1, &q_factor[head.clone()]);
+                    queries.push(q, position[row] as usize + 1, &q_factor[head.clone()]);
                 }
                 let table = pool.table(chunks[chunk[first] as usize].seq).unwrap_or(&[]);
                 let slab = |block: usize| {
@@ -111,7 +111,7 @@ impl Engine<'_> {
                         + kv_head * geometry.slab_bytes();
                     &kv[at..at + geometry.slab_bytes()]
                 };
-                ops::attention::attend(ctx.isa, &mut queries, slab, reference);
+                ops::attention::attend(&mut queries, slab, reference);
                 for (n, (row, h)) in at[..queries.len()].iter().enumerate() {
                     put(*row, *h, queries.result(n));
                 }

@@ -21,6 +21,7 @@ pub const QUERIES: usize = 8;
 /// queries that are not there: all zeros, and no position seen.
 #[derive(Clone, Debug)]
 pub struct Group {
+    isa: Isa,
     kv_type: KvType,
     head_dim: usize,
     len: usize,
@@ -28,10 +29,10 @@ pub struct Group {
     pub(crate) root: f32,
     /// The queries after rope.
     pub(crate) raw: [[f32; MAX_HEAD_DIM]; QUERIES],
-    /// Conditioned and quantised (KV `q8`).
+    /// Conditioned and quantised (KV `q8`), for products of 16 bits.
     pub(crate) q: [[i16; MAX_HEAD_DIM]; QUERIES],
-    /// `q` as `128 * [0] + [1]`, for products of bytes.
-    #[cfg(target_arch = "aarch64")]
+    /// The same as `128 * [0] + [1]`, for products of bytes.
+    #[cfg(all(target_arch = "aarch64", target_feature = "neon"))]
     pub(crate) planes: [Planes; QUERIES],
     /// Quantisation scale times score scale.
     pub(crate) scale: [f32; QUERIES],
@@ -42,24 +43,25 @@ pub struct Group {
 }
 
 /// The high and the low plane of a quantised query.
-#[cfg(target_arch = "aarch64")]
+#[cfg(all(target_arch = "aarch64", target_feature = "neon"))]
 pub(crate) type Planes = [[i8; MAX_HEAD_DIM]; 2];
 
 impl Group {
-    /// No queries yet. `root` is `1 / sqrt(head_dim)`.
+    /// No queries yet; `isa` is what will compute with them. `root` is `1 / sqrt(head_dim)`.
     ///
     /// # Panics
     /// If `head_dim` exceeds [`MAX_HEAD_DIM`] or is no multiple of 16.
-    pub fn new(head_dim: usize, root: f32, kv_type: KvType) -> Self {
+    pub fn new(isa: Isa, head_dim: usize, root: f32, kv_type: KvType) -> Self {
         assert!(head_dim <= MAX_HEAD_DIM && head_dim.is_multiple_of(16));
         Group {
+            isa,
             kv_type,
             head_dim,
             len: 0,
             root,
             raw: [[0.0; MAX_HEAD_DIM]; QUERIES],
             q: [[0; MAX_HEAD_DIM]; QUERIES],
-            #[cfg(target_arch = "aarch64")]
+            #[cfg(all(target_arch = "aarch64", target_feature = "neon"))]
             planes: [[[0; MAX_HEAD_DIM]; 2]; QUERIES],
             scale: [0.0; QUERIES],
             visible: [0; QUERIES],
@@ -88,7 +90,7 @@ impl Group {
     ///
     /// # Panics
     /// If the group is full, a length is not right, or `visible` is 0.
-    pub fn push(&mut self, isa: Isa, q: &[f32], visible: usize, factor: &[f32]) {
+    pub fn push(&mut self, q: &[f32], visible: usize, factor: &[f32]) {
         let (i, d) = (self.len, self.head_dim);
         assert!(i < QUERIES && q.len() == d && visible > 0);
         self.raw[i][..d].copy_from_slice(q);
@@ -97,25 +99,16 @@ impl Group {
             // The place of the result serves no one yet.
             let conditioned = &mut self.out[i][..d];
             conditioned.copy_from_slice(q);
-            elementwise::condition(isa, conditioned, factor);
-            let dq = math::quantize_i16(conditioned, math::QUERY_MOST, &mut self.q[i][..d]);
+            elementwise::condition(self.isa, conditioned, factor);
+            let dq = match self.isa {
+                #[cfg(all(target_arch = "aarch64", target_feature = "neon"))]
+                Isa::Neon(_) | Isa::DotProd(_) => neon::quantize_query(conditioned, &mut self.planes[i]),
+                _ => math::quantize_i16(conditioned, math::QUERY_MOST, &mut self.q[i][..d]),
+            };
             self.scale[i] = dq * (self.root / elementwise::hadamard_run(d) as f32);
             conditioned.fill(0.0);
-            #[cfg(target_arch = "aarch64")]
-            self.split(i);
         }
         self.len += 1;
-    }
-
-    /// Makes the planes of query `i`.
-    #[cfg(target_arch = "aarch64")]
-    fn split(&mut self, i: usize) {
-        let [high, low] = &mut self.planes[i];
-        for ((high, low), q) in high.iter_mut().zip(low).zip(&self.q[i][..self.head_dim]) {
-            // 128 * 127 at most: both fit.
-            let h = (q + 64) >> 7;
-            (*high, *low) = (h as i8, (q - (h << 7)) as i8);
-        }
     }
 
     /// What query `i` got, `[head_dim]`, after [`attend`].
@@ -135,7 +128,6 @@ impl Group {
 /// # Panics
 /// If a slab is not that of a head of this group's length.
 pub fn attend<'kv>(
-    isa: Isa,
     group: &mut Group,
     slab: impl Fn(usize) -> &'kv [u8],
     reference: impl Fn(usize, &mut [f32]),
@@ -152,7 +144,7 @@ pub fn attend<'kv>(
             KvType::Q8 => {
                 reference(block, turned);
                 let head = HeadQ8::new(slab, d).expect("slab of another geometry");
-                match isa {
+                match group.isa {
                     #[cfg(target_arch = "x86_64")]
                     Isa::Avx2(token) => avx2::attend_q8(token, group, &seen, turned, &head),
                     #[cfg(target_arch = "x86_64")]
@@ -166,7 +158,7 @@ pub fn attend<'kv>(
             }
             KvType::F32 => {
                 let head = HeadF32::new(slab, d).expect("slab of another geometry");
-                match isa {
+                match group.isa {
                     #[cfg(target_arch = "x86_64")]
                     Isa::Avx2(token) => avx2::attend_f32(token, group, &seen, &head),
                     #[cfg(target_arch = "x86_64")]

@@ -209,9 +209,9 @@ fn weighted<const N: usize>(weights: &[Weights; N], v: &[u8], d: usize, out: &mu
     for (i, dims) in tiles.iter().enumerate() {
         let mut sums = [[_mm256_setzero_si256(); 2]; N];
         for (half, dims) in dims.iter().enumerate() {
-            for t in 0..GROUPS {
+            for (t, v) in dims.iter().enumerate() {
                 // 128 was added to V when it was stored.
-                let v = _mm256_cvtepi8_epi16(_mm_xor_si128(load_half(&dims[t]), sign));
+                let v = _mm256_cvtepi8_epi16(_mm_xor_si128(load_half(v), sign));
                 for n in 0..N {
                     let product = _mm256_madd_epi16(v, splat_8(&weights[n].w[t]));
                     sums[n][half] = _mm256_add_epi32(sums[n][half], product);

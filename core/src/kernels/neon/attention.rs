@@ -36,8 +36,10 @@ pub(crate) fn block_q8<D: Dot>(
     }
 }
 
-/// Adds a block to the queries from `first` on: `N` of them, present or not. One that sees nothing is
-/// left as it is: its weights are 0 and nothing shrinks, and its sums, never -0.0, do not change by +0.0.
+/// Adds a block to the queries from `first` on: `N` of them, present or not.
+///
+/// One that sees nothing of the block is left as it is: its weights are 0 and nothing shrinks, and its
+/// sums, never -0.0, do not change by +0.0. Where its maximum is infinite they are NaN already.
 #[inline(never)]
 fn tile<D: Dot, const N: usize>(
     dot: D,
@@ -92,11 +94,14 @@ fn products<D: Dot, const N: usize>(
     // 4 tokens x 16 dims.
     let tiles = head.k.as_chunks::<16>().0.as_chunks::<4>().0;
     let sixteens = tiles.len() / FOURS;
+    let plane_of = |plane: usize| -> [&[[i8; 16]]; N] {
+        array::from_fn(|n| &planes[n][plane].as_chunks::<16>().0[..sixteens])
+    };
     for first in (0..FOURS).step_by(COLUMN) {
         let k: [&[[[i8; 16]; 4]]; COLUMN] = array::from_fn(|g| &tiles[(first + g) * sixteens..][..sixteens]);
         let mut sums = [[vdupq_n_s32(0); N]; COLUMN];
         for plane in 0..2 {
-            let q: [&[[i8; 16]]; N] = array::from_fn(|n| &planes[n][plane].as_chunks::<16>().0[..sixteens]);
+            let q = plane_of(plane);
             for i in 0..sixteens {
                 let q: [int8x16_t; N] = array::from_fn(|n| load_i8(&q[n][i]));
                 // One by one: the compiler does not unroll what becomes so long.

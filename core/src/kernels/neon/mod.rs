@@ -26,7 +26,7 @@ use crate::par::Tile;
 use crate::quant::{WeightType, block32 as q, block256 as k};
 use crate::weights::Matrix;
 
-pub(crate) use quantize::{quantize_q32, quantize_q256};
+pub(crate) use quantize::{quantize_q32, quantize_q256, quantize_query};
 
 /// `out[token][row] = w[row] . x[token]` for the rectangle of `out`, section 3 of the contract.
 ///

@@ -1,13 +1,14 @@
 //! Quantises activations to blocks. Must not know weights.
 
 use super::vec::*;
-use crate::math::Scale;
+use crate::math::{self, Scale};
+use crate::ops::attention::Planes;
 use crate::ops::{BlockQ32, BlockQ256, Precision};
 use core::array;
 
 /// One block of 32, section 4 of the contract.
 pub(crate) fn quantize_q32(x: &[f32; 32], precision: Precision, out: &mut BlockQ32) {
-    let scale = scale(x, precision);
+    let scale = scale(x, precision.most());
     let mut sum = vdupq_n_s32(0);
     for (i, x) in x.as_chunks::<16>().0.iter().enumerate() {
         let q = sixteen(x, scale.inv);
@@ -22,7 +23,7 @@ pub(crate) fn quantize_q32(x: &[f32; 32], precision: Precision, out: &mut BlockQ
 
 /// One block of 256, section 4 of the contract.
 pub(crate) fn quantize_q256(x: &[f32; 256], precision: Precision, out: &mut BlockQ256) {
-    let scale = scale(x, precision);
+    let scale = scale(x, precision.most());
     let mut most = 0;
     for (i, x) in x.as_chunks::<16>().0.iter().enumerate() {
         let q = sixteen(x, scale.inv);
@@ -46,17 +47,29 @@ pub(crate) fn quantize_q256(x: &[f32; 256], precision: Precision, out: &mut Bloc
     }
 }
 
+/// `math::quantize_i16` of a query, whose length is a multiple of 16, to its two planes.
+pub(crate) fn quantize_query(x: &[f32], out: &mut Planes) -> f32 {
+    let scale = scale(x, math::QUERY_MOST);
+    let [high, low] = out.each_mut().map(|plane| plane.as_chunks_mut::<16>().0);
+    for ((x, high), low) in x.as_chunks::<16>().0.iter().zip(high).zip(low) {
+        let (lo, hi) = planes(sixteen(x, scale.inv), Precision::Fine);
+        store_i8(low, lo);
+        store_i8(high, hi);
+    }
+    scale.d
+}
+
 /// `Scale::of` for whole registers.
 #[inline(always)]
-fn scale(x: &[f32], precision: Precision) -> Scale {
+fn scale(x: &[f32], most: f32) -> Scale {
     let magnitude = vdupq_n_u32(0x7FFF_FFFF);
-    let mut most = [vdupq_n_u32(0); 2];
+    let mut largest = [vdupq_n_u32(0); 2];
     for x in x.as_chunks::<8>().0 {
-        for (most, x) in most.iter_mut().zip(x.as_chunks().0) {
-            *most = vmaxq_u32(*most, vandq_u32(vreinterpretq_u32_f32(load_f32(x)), magnitude));
+        for (largest, x) in largest.iter_mut().zip(x.as_chunks().0) {
+            *largest = vmaxq_u32(*largest, vandq_u32(vreinterpretq_u32_f32(load_f32(x)), magnitude));
         }
     }
-    Scale::of_amax(vmaxvq_u32(vmaxq_u32(most[0], most[1])), precision.most())
+    Scale::of_amax(vmaxvq_u32(vmaxq_u32(largest[0], largest[1])), most)
 }
 
 /// Sixteen values in steps, as `Scale::apply` rounds them.
