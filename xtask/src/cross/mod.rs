@@ -161,6 +161,12 @@ fn flags(route: Route, target: Target) -> Vec<&'static str> {
         // Addresses in one instruction, not two: the whole program lies within 1 MiB (21,000). With the
         // ready-made std it does not, and should it ever grow that far the linker says so.
         flags.push("-Ccode-model=tiny");
+        // The log's texts count from address 1 on: the program begins close behind, at the lowest address that
+        // Linux gives to anyone.
+        flags.push(match route {
+            Route::Debian => "-Clink-arg=-Wl,-Ttext-segment=0x10000",
+            _ => "-Clink-arg=--image-base=0x10000",
+        });
     }
     if route.builds_std() {
         // A panic is a trap: no texts, no hook, no places in the source (105,000). The core does not
