@@ -241,11 +241,11 @@ impl<T> SharedRows<'_, T> {
 }
 
 /// Rows (tokens) of a tile of a product: as many as a kernel takes through a panel of weights.
-const TILE_ROWS: usize = 64;
+const TILE_ROWS: usize = 128;
 /// Columns (rows of the weights) of the smallest tile of a product; the largest has 8 times as many.
 const TILE_COLS: usize = 8;
 
-/// Splits several `[rows, width]` matrices of as many rows into tiles of 64 rows or fewer and 8 to 64
+/// Splits several `[rows, width]` matrices of as many rows into tiles of 128 rows or fewer and 8 to 64
 /// columns, large ones first, and calls `f(which, tile)` for each, in one run of the workers.
 ///
 /// # Panics
@@ -299,7 +299,7 @@ fn product_shape<T>(grids: &[Grid<'_, T>]) -> (usize, usize) {
 
 /// Calls `f(rows, cols)` for disjoint rectangles that cover `rows` x `width`.
 ///
-/// Bands of 64 rows lie one after the other in a line of columns, which is cut into pieces; a piece
+/// Bands of 128 rows lie one after the other in a line of columns, which is cut into pieces; a piece
 /// that goes on in the next band is two rectangles.
 fn for_each_part(
     workers: &dyn Workers,

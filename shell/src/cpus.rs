@@ -193,6 +193,16 @@ mod tests {
     }
 
     #[test]
+    fn a_thread_is_bound_to_its_cpus_alone() {
+        let all = Cpus::allowed().ids;
+        let last = *all.last().unwrap();
+        let bound = std::thread::spawn(move || bind(&[last]).map(|()| Cpus::allowed().ids));
+        assert_eq!(bound.join().unwrap().unwrap(), [last]);
+        // The others keep theirs.
+        assert_eq!(Cpus::allowed().ids.len(), all.len());
+    }
+
+    #[test]
     fn this_process_may_use_a_cpu() {
         let cpus = Cpus::allowed();
         assert!(!cpus.ids.is_empty());

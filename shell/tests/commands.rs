@@ -172,6 +172,12 @@ fn bench_measures_both_ways() {
         assert_eq!((&test["test"], &test["n_depth"]), (&name.into(), &9.into()));
         assert_eq!(test["samples"].as_array().unwrap().len(), 2);
     }
+    // One thread for each CPU of the list.
+    let cpu = kinglet::cpus::Cpus::allowed().ids[0];
+    let line = format!("bench -m {} --pp 4 --tg 0 --reps 1 --cpus {cpu} --json", qwen3());
+    let tests: Value = serde_json::from_str(&run(&words(&line)).ok()).unwrap();
+    assert_eq!(tests[0]["threads"], 1);
+    let line = format!("bench -m {} --pp 20 --tg 3 --reps 2 --threads 2", qwen3());
     let table = run(&words(&line)).ok();
     assert!(table.lines().count() == 4 && table.contains(" pp20 |") && table.contains(" ± "), "{table}");
 }

@@ -36,6 +36,20 @@ fn sleeping_workers_wake_up() {
 }
 
 #[test]
+fn idle_workers_go_to_sleep() {
+    let pool = pool(4);
+    for _ in 0..3 {
+        pool.run(8, &|_| {});
+        // They spin for microseconds; on a busy machine it takes longer until they are given a CPU.
+        let deadline = Instant::now() + Duration::from_secs(60);
+        while pool.shared.sleeping.load(Ordering::SeqCst) < 3 {
+            assert!(Instant::now() < deadline, "an idle worker keeps its CPU");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+}
+
+#[test]
 fn a_slow_task_does_not_hold_up_the_others() {
     let pool = pool(2);
     let (others, at_end) = (AtomicUsize::new(0), AtomicUsize::new(0));

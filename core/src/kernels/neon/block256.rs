@@ -2,7 +2,7 @@
 
 use super::dot::Dot;
 use super::few256::few;
-use super::panel::{Column, PANELS, ROWS, cover};
+use super::panel::{Columns, PANELS, ROWS, cover};
 use super::panel256::{Panel, Spare, TOKENS, add_block};
 use super::unpack256::Registers256;
 use crate::ops::{BlockQ256, Input, Precision};
@@ -66,9 +66,9 @@ fn drive<D: Dot>(d: D, ty: &Type<D>, w: &Matrix<'_>, input: &Input<'_>, out: &mu
             let panels: [[&[u8]; ROWS]; PANELS] = array::from_fn(|p| panels[p.min(used - 1)].map(row));
             let x = &input.q256[tokens.start * blocks..tokens.end * blocks];
             let (mut panel, mut spare) = (Panel::new(fine), Spare::ZERO);
-            let mut column = Column::new(x, blocks);
+            let mut columns = Columns::new(x, blocks);
             for b in 0..blocks {
-                let x = column.of(&x[b..], blocks);
+                let x = columns.get(b);
                 for (w, acc) in panels[..used].iter().zip(acc.iter_mut()) {
                     (ty.unpack)(&mut panel, w, b);
                     (ty.add[1])(d, &panel, x, acc, &mut spare);

@@ -1,7 +1,7 @@
 //! Matrix products of weight types with blocks of 32. Must not know how a type packs them.
 
 use super::dot::Dot;
-use super::panel::{Column, PANELS, ROWS, STEP, cover, interleave, sum_each};
+use super::panel::{Columns, PANELS, ROWS, STEP, cover, interleave, sum_each};
 use super::unpack32::Registers32;
 use super::vec::*;
 use crate::ops::{BlockQ32, Input, Precision};
@@ -66,9 +66,9 @@ fn drive<D: Dot>(d: D, ty: &Type<D>, w: &Matrix<'_>, input: &Input<'_>, out: &mu
             let panels: [[&[u8]; ROWS]; PANELS] = array::from_fn(|p| panels[p.min(used - 1)].map(row));
             let x = &input.q32[tokens.start * blocks..tokens.end * blocks];
             let mut panel = Panel::new();
-            let mut column = Column::new(x, blocks);
+            let mut columns = Columns::new(x, blocks);
             for b in 0..blocks {
-                let x = column.of(&x[b..], blocks);
+                let x = columns.get(b);
                 for (w, acc) in panels[..used].iter().zip(acc.iter_mut()) {
                     (ty.unpack)(&mut panel, w, b);
                     (ty.add[1])(d, &panel, x, acc);

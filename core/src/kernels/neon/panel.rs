@@ -9,7 +9,7 @@ use core::ops::Range;
 /// Rows of a panel of unpacked weights.
 pub(super) const ROWS: usize = 8;
 /// Panels that are unpacked side by side: so often tokens are found in the first-level cache.
-pub(super) const PANELS: usize = 2;
+pub(super) const PANELS: usize = 4;
 /// Most tokens that a panel is unpacked for at once.
 pub(super) const TOKENS: usize = 128;
 /// Tokens of the larger inner kernel: panels are multiplied with multiples of it.
@@ -64,34 +64,33 @@ pub(super) fn cover<const F: usize>(
     }
 }
 
-/// The blocks of a column of [`TOKENS`] tokens: found once for all panels.
-pub(super) struct Column<'x, X> {
-    blocks: [&'x X; TOKENS],
-    /// Tokens, up to the next multiple of [`STEP`].
+/// The blocks of up to [`TOKENS`] tokens, column by column: found once for all panels.
+pub(super) struct Columns<'x, X> {
+    rows: [&'x [X]; TOKENS],
+    column: [&'x X; TOKENS],
+    /// Tokens, up to the next multiple of [`STEP`]: past the last one, its row again.
     padded: usize,
 }
 
-impl<'x, X> Column<'x, X> {
+impl<'x, X> Columns<'x, X> {
     /// Of as many tokens as `x` has rows of `stride` blocks.
     ///
     /// # Panics
     /// If there are none.
-    #[inline(always)]
     pub(super) fn new(x: &'x [X], stride: usize) -> Self {
         let tokens = (x.len() / stride).min(TOKENS);
-        Column { blocks: [&x[0]; TOKENS], padded: tokens.next_multiple_of(STEP).min(TOKENS) }
+        let row = |t: usize| &x[t.min(tokens - 1) * stride..][..stride];
+        let padded = tokens.next_multiple_of(STEP);
+        Columns { rows: array::from_fn(row), column: [&x[0]; TOKENS], padded }
     }
 
-    /// The first block of every `stride` of `x`; past the last token, its block again.
+    /// Block `b` of every token.
     #[inline(always)]
-    pub(super) fn of(&mut self, x: &'x [X], stride: usize) -> &[&'x X] {
-        let mut last = self.blocks[0];
-        let mut rows = x.iter().step_by(stride);
-        for slot in &mut self.blocks[..self.padded] {
-            last = rows.next().unwrap_or(last);
-            *slot = last;
+    pub(super) fn get(&mut self, b: usize) -> &[&'x X] {
+        for (slot, row) in self.column[..self.padded].iter_mut().zip(&self.rows) {
+            *slot = &row[b];
         }
-        &self.blocks[..self.padded]
+        &self.column[..self.padded]
     }
 }
 

@@ -108,9 +108,9 @@ fn panel<const T: usize>(widen: Widen, w: [&[u8]; ROWS], x: [&[f32]; T]) -> [[f3
             widen(w[r], from, &mut wide[..n]);
             for t in 0..T {
                 let (x, lanes) = (&x[t][from..from + n], &mut lanes[t][r]);
-                match x.as_array::<LANES>() {
-                    Some(x) => fma_each(&wide, x, lanes),
-                    None => x.iter().enumerate().for_each(|(j, x)| lanes[j] = fma(wide[j], *x, lanes[j])),
+                match <&[f32; LANES]>::try_from(x) {
+                    Ok(x) => fma_each(&wide, x, lanes),
+                    Err(_) => x.iter().enumerate().for_each(|(j, x)| lanes[j] = fma(wide[j], *x, lanes[j])),
                 }
             }
         }
