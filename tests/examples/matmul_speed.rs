@@ -56,7 +56,17 @@ fn measure(isa: Isa, precision: Precision, ty: WeightType, tokens: usize) -> f64
     let w = Matrix::new(ty, rows, K, &data).expect("the length was computed from the shape");
     let x: Vec<f32> = (0..tokens * K).map(|_| (next() as f32 - 127.5) * 0.012_345_678).collect();
     let mut q32 = vec![BlockQ32 { d: 0.0, s: 0.0, lo: [0; 32], hi: [0; 32] }; x.len() / 32];
-    let mut q256 = vec![BlockQ256 { d: 0.0, sums: [0; 16], lo: [0; 256], hi: [0; 256] }; x.len() / 256];
+    let mut q256 = vec![
+        BlockQ256 {
+            d: 0.0,
+            sums: [0; 16],
+            most_of_16: 0,
+            sums_of_32: [0; 16],
+            lo: [0; 256],
+            hi: [0; 256]
+        };
+        x.len() / 256
+    ];
     let forms = Forms::of(ty);
     if forms.q32 {
         ops::quantize_q32(isa, precision, &x, &mut q32);

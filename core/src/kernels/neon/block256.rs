@@ -10,13 +10,15 @@ use crate::par::Tile;
 use crate::weights::Matrix;
 use core::array;
 
+/// See [`few`].
+type Few<D> = fn(D, [&[u8]; ROWS], &[BlockQ256]) -> [f32; ROWS];
 /// See [`add_block`].
 type Add<D> = fn(D, &Panel, &[&BlockQ256], &mut [[f32; ROWS]], &mut Spare);
 
 /// A weight type as the driver sees it: functions, so that only they exist once a type.
 struct Type<D> {
     /// Eight rows times one token straight from the blocks; else they are unpacked for it.
-    few: Option<fn(D, [&[u8]; ROWS], &[BlockQ256]) -> [f32; ROWS]>,
+    few: Option<Few<D>>,
     /// Unpacks block `b` of the rows.
     unpack: fn(&mut Panel, &[&[u8]; ROWS], usize),
     /// For one token and for many.
@@ -36,7 +38,7 @@ pub(super) fn matmul<B: Registers256, D: Dot>(
         (_, false) => [add_block::<D, 1, 8, false>, add_block::<D, TOKENS, 8, false>],
     };
     let fine = input.precision == Precision::Fine;
-    let few = if fine { few::<B, D, true> as _ } else { few::<B, D, false> as _ };
+    let few: Few<D> = if fine { few::<B, D, true> } else { few::<B, D, false> };
     let few = (B::OFTEN && D::FAST).then_some(few);
     drive(d, &Type { few, unpack: Panel::unpack::<B>, add }, w, input, out);
 }

@@ -12,13 +12,15 @@ use core::array;
 /// Tokens of the inner kernel: with two registers of rows they fill 16 of the 32 registers.
 const TOKENS: usize = STEP;
 
+/// See [`few`].
+type Few<D> = fn(D, [&[u8]; ROWS], &[BlockQ32]) -> [f32; ROWS];
 /// See [`add_block`].
 type Add<D> = fn(D, &Panel, &[&BlockQ32], &mut [[f32; ROWS]]);
 
 /// A weight type as the driver sees it: functions, so that only they exist once a type.
 struct Type<D> {
     /// Eight rows times one token straight from the blocks; else they are unpacked for it.
-    few: Option<fn(D, [&[u8]; ROWS], &[BlockQ32]) -> [f32; ROWS]>,
+    few: Option<Few<D>>,
     /// Unpacks block `b` of the rows.
     unpack: fn(&mut Panel, &[&[u8]; ROWS], usize),
     /// For one token and for many.
@@ -33,7 +35,7 @@ pub(super) fn matmul<B: Registers32, D: Dot>(
     out: &mut Tile<'_, f32>,
 ) {
     let fine = input.precision == Precision::Fine;
-    let few = if fine { few::<B, D, true> as _ } else { few::<B, D, false> as _ };
+    let few: Few<D> = if fine { few::<B, D, true> } else { few::<B, D, false> };
     let few = (B::OFTEN && D::FAST).then_some(few);
     let add: [Add<D>; 2] = match fine {
         true => [add_block::<D, 1, true>, add_block::<D, TOKENS, true>],

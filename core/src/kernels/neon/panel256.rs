@@ -113,7 +113,7 @@ impl Panel {
             } else {
                 let mins = if B::WIDE { mins.map(|m| vzip1q_s8(m, m)) } else { mins };
                 put(&mut self.wide_mins[..8], mins.map(|m| vmovl_s8(vget_low_s8(m))));
-                put(&mut self.wide_mins[8..], mins.map(|m| vmovl_high_s8(m)));
+                put(&mut self.wide_mins[8..], mins.map(vmovl_high_s8));
             }
         }
     }

@@ -258,7 +258,7 @@ pub(super) fn opaque<T>(r: &T) -> &T {
     let mut pointer: *const T = r;
     // SAFETY: changes nothing, so that the pointer stays the valid reference that it was.
     unsafe {
-        asm!("/* {0} */", inout(reg) pointer, options(nomem, nostack, preserves_flags));
+        asm!("/* {0} */", inout(reg) pointer, options(readonly, nostack, preserves_flags));
         &*pointer
     }
 }
