@@ -121,8 +121,8 @@ impl Engine<'_> {
     }
 }
 
-/// Calls `f(head, tile)` for every KV head, with its part of all layers and blocks of `kv`. A few rows are not
-/// worth a run of the workers; for many it is a small part of the step, however few the heads.
+/// Calls `f(head, tile)` for every KV head, with its part of all layers and blocks of `kv`. A few rows
+/// are not worth a run of the workers; for many it is a small part of the step, however few the heads.
 pub(super) fn for_each_slab(
     workers: &dyn Workers,
     rows: usize,
@@ -150,11 +150,12 @@ pub(super) struct Heads {
 /// Takes a row, a query head and its result.
 type Put<'p> = &'p mut dyn FnMut(usize, usize, &[f32]);
 
-/// Calls `f(rows, heads, put)` for ranges of rows and query heads, those of one KV head, that cover all of
-/// them; `put` writes to `out: [rows, kv_heads * group * head_dim]`.
+/// Calls `f(rows, heads, put)` for ranges of rows and query heads, those of one KV head, that cover all
+/// of them; `put` writes to `out: [rows, kv_heads * group * head_dim]`.
 ///
-/// Heads that read the same keys and values are best computed together, but a single token has few groups:
-/// then they are taken apart, such that the workers have two tasks each where there are as many heads.
+/// Heads that read the same keys and values are best computed together, but a single token has few
+/// groups: then they are taken apart, such that the workers have two tasks each where there are as many
+/// heads.
 pub(super) fn for_each_heads(
     workers: &dyn Workers,
     Heads { rows, kv_heads, group, head_dim: d }: Heads,

@@ -1,10 +1,10 @@
 //! How work is cut into pieces: large ones first, small ones at the end.
 //!
 //! Workers take pieces in order. With equal pieces a slow core that takes one of the last holds up all
-//! others: on a board with cores of a third of the speed, by three pieces. With guided sizes a piece is at most
-//! a share of what is left, so that all end at nearly the same time, and the many small pieces
-//! that this takes are few (C. D. Polychronopoulos and D. J. Kuck, 1987). Nothing is known of the
-//! workers' speeds, and no bit of a result depends on where the cuts are.
+//! others: on a board with cores of a third of the speed, by three pieces. With guided sizes
+//! (Polychronopoulos and Kuck, "Guided self-scheduling", 1987) a piece is at most a share of what is left,
+//! so that all end at nearly the same time, and small pieces, which cost a claim each, are few. Nothing
+//! is known of the workers' speeds, and no bit of a result depends on where the cuts are.
 
 use core::ops::Range;
 
