@@ -161,8 +161,8 @@ fn flags(route: Route, target: Target) -> Vec<&'static str> {
         // Addresses in one instruction, not two: the whole program lies within 1 MiB (21,000). With the
         // ready-made std it does not, and should it ever grow that far the linker says so.
         flags.push("-Ccode-model=tiny");
-        // The log's texts count from address 1 on: the program begins close behind, at the lowest address that
-        // Linux gives to anyone.
+        // The log's texts count from address 1 on: the program begins close behind, at the lowest
+        // address that Linux gives to anyone.
         flags.push(match route {
             Route::Debian => "-Clink-arg=-Wl,-Ttext-segment=0x10000",
             _ => "-Clink-arg=--image-base=0x10000",

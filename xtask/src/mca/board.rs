@@ -34,7 +34,8 @@ const IPC: [f64; 2] = [2.0, 1.0];
 
 /// Instructions of such code, from `cargo xtask count` on the 0.5B model with Q8_0, attention on NEON:
 /// per activation of a token for all that is neither product nor attention; per row of a matrix and token
-/// of decode; per head, position and token for what attention does beside its products (27 counted, for positions that fill 6 of 7 blocks).
+/// of decode; per head, position and token for what attention does beside its products (27 counted, for
+/// positions that fill 6 of 7 blocks).
 const PER_VALUE: f64 = 26.0;
 const PER_ROW: f64 = 30.0;
 const PER_SCORE: f64 = 24.0;
