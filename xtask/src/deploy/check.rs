@@ -198,8 +198,9 @@ impl Rehearsal {
         let model = format!("opt/models/{}", FIXTURES[0]);
         expect(names == ["opt/bin/kinglet", &model, "units/kinglet.service"], "files", &names.join("\n"))?;
         let calls = self.systemctl_calls();
-        let expected = ["daemon-reload", "enable --quiet kinglet.service", "restart kinglet.service"];
-        expect(calls.starts_with(&expected.map(str::to_owned)), "systemctl's calls", &calls.join("\n"))?;
+        let expected = ["daemon-reload", "enable --quiet", "reset-failed", "restart", "show"];
+        let fits = calls.iter().zip(expected).all(|(call, word)| call.starts_with(word));
+        expect(fits && calls.len() == expected.len(), "systemctl's calls", &calls.join("\n"))?;
         self.unit_is_valid()?;
         self.runs()
     }

@@ -120,12 +120,14 @@ sync"#,
     seconds: Some(120),
 };
 
-/// Lets systemd read the units again and starts `$1` now and at every boot.
+/// Lets systemd read the units again and starts `$1` now and at every boot. systemd counts starts and
+/// refuses the fourth within the unit's limit: those of earlier deploys must not count.
 pub const START: Script = Script {
     what: "start the unit",
     text: r#"set -eu
 systemctl daemon-reload
 systemctl enable --quiet "$1"
+systemctl reset-failed "$1" 2>/dev/null || :
 systemctl restart "$1""#,
     changes: true,
     // The unit's own limit is shorter.
@@ -154,7 +156,10 @@ done
 sync
 if [ -n "$unit" ]; then
   systemctl daemon-reload || failed=1
-  if [ -e "$unit_file" ]; then systemctl restart "$unit" || echo "systemctl restart failed" >&2; fi
+  if [ -e "$unit_file" ]; then
+    systemctl reset-failed "$unit" 2>/dev/null || :
+    systemctl restart "$unit" || echo "systemctl restart failed" >&2
+  fi
 fi
 exit "$failed""#,
     changes: true,
