@@ -22,25 +22,28 @@ pub(super) type Acc = [[f32; ROWS]; TOKENS];
 
 /// Fills `out` (rows are tokens, columns weight rows).
 ///
-/// `one(rows, token)` gives the outputs of `F` rows for one token. `many(panels, tokens, acc)` adds to
+/// `one(rows, token)` gives the outputs of eight rows for one token. `many(panels, tokens, acc)` adds to
 /// `acc[p][i]` the outputs of the rows `panels[p]` for the i-th of the tokens, and anything to the rest of
 /// `acc`, which goes up to the next multiple of [`STEP`]. At the edges the last row is repeated and the
 /// surplus dropped: what an output is does not depend on its neighbours.
 #[inline(always)]
-pub(super) fn cover<const F: usize>(
+pub(super) fn cover(
     out: &mut Tile<'_, f32>,
-    one: impl Fn([usize; F], usize) -> [f32; F],
+    one: impl Fn([usize; ROWS], usize) -> [f32; ROWS],
     many: impl Fn(&[[usize; ROWS]], Range<usize>, &mut [&mut [[f32; ROWS]]; PANELS]),
 ) {
     let (rows, tokens) = (out.cols(), out.rows());
-    let put = |out: &mut Tile<'_, f32>, token: usize, row: usize, values: &[f32]| {
+    let put = |out: &mut Tile<'_, f32>, token: usize, row: usize, values: &[f32; ROWS]| {
         let out = &mut out.row_mut(token)[row - rows.start..];
-        out.iter_mut().zip(values).for_each(|(out, y)| *out = *y);
+        match out.first_chunk_mut() {
+            Some(out) => *out = *values,
+            None => out.iter_mut().zip(values).for_each(|(out, y)| *out = *y),
+        }
     };
     for first in tokens.clone().step_by(TOKENS) {
         let n = TOKENS.min(tokens.end - first);
         if n < MANY {
-            for row in rows.clone().step_by(F) {
+            for row in rows.clone().step_by(ROWS) {
                 let these = array::from_fn(|i| (row + i).min(rows.end - 1));
                 for token in first..first + n {
                     put(out, token, row, &one(these, token));
