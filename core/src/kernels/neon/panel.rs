@@ -37,7 +37,7 @@ pub(super) fn cover(
         let out = &mut out.row_mut(token)[row - rows.start..];
         match out.first_chunk_mut() {
             Some(out) => *out = *values,
-            None => out.iter_mut().zip(values).for_each(|(out, y)| *out = *y),
+            None => put_some(out, values),
         }
     };
     for first in tokens.clone().step_by(TOKENS) {
@@ -65,6 +65,14 @@ pub(super) fn cover(
             }
         }
     }
+}
+
+/// The first values, where the tile ends. Apart: in one piece with the usual case it would make that a
+/// copy of unknown length.
+#[cold]
+#[inline(never)]
+fn put_some(out: &mut [f32], values: &[f32; ROWS]) {
+    out.iter_mut().zip(values).for_each(|(out, y)| *out = *y);
 }
 
 /// The blocks of up to [`TOKENS`] tokens, column by column: found once for all panels.
