@@ -14,10 +14,10 @@ use std::process::{Command, Stdio};
 pub const QEMU: &str = "qemu-aarch64";
 /// Debian's package of it.
 pub const QEMU_PACKAGE: &str = "qemu-user";
-/// The big and the small core of the boards, as far as QEMU knows them.
-pub const CPUS: [&str; 2] = ["cortex-a76", "cortex-a53"];
+/// The big core of the boards, one without dot product, and all that QEMU knows.
+pub const CPUS: [&str; 3] = ["cortex-a76", "cortex-a53", "max"];
 /// The kernels that must be chosen on each.
-const KERNELS: [&str; 2] = ["dotprod", "neon"];
+const KERNELS: [&str; 3] = ["dotprod", "neon", "dotprod"];
 /// Integration tests of kernels and engine that are quick enough for an emulator.
 const TESTS: [&str; 5] = ["matmul", "attention", "elementwise", "one_answer", "reference"];
 /// Slow ones among them: minutes each, and what they show follows from equal logits and the same
