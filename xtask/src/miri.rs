@@ -32,7 +32,7 @@ pub fn main(words: Vec<OsString>) -> Outcome {
             other => Err(other.unexpected().into()),
         };
     }
-    if sh::output("rustup", &["run", "nightly", "cargo-miri", "--version"]).is_none() {
+    if sh::output("rustup", &["run", "nightly", "cargo", "miri", "--version"]).is_none() {
         return Err(Failure::new(
             "no Miri: rustup toolchain install nightly --component miri --component rust-src",
         ));
