@@ -3,9 +3,13 @@
 //! Everything lives in memory of the caller. Knows nothing of weights or kernels; who fills a
 //! block and what its numbers mean is the business of `ops` and `forward`.
 
+pub mod id;
+pub mod identity;
 pub mod layout;
 pub mod pool;
 
+pub use id::{BlockId, ContentId};
+pub use identity::Identity;
 pub use layout::{Geometry, HeadF32, HeadQ8};
 pub use pool::{KvError, Pool, SeqId};
 
@@ -30,6 +34,23 @@ impl KvType {
         match self {
             KvType::Q8 => "q8",
             KvType::F32 => "f32",
+        }
+    }
+
+    /// The number that stands for it in files.
+    pub const fn number(self) -> u32 {
+        match self {
+            KvType::Q8 => 1,
+            KvType::F32 => 2,
+        }
+    }
+
+    /// The type of a number; `None` if there is none.
+    pub const fn from_number(number: u32) -> Option<Self> {
+        match number {
+            1 => Some(KvType::Q8),
+            2 => Some(KvType::F32),
+            _ => None,
         }
     }
 

@@ -29,7 +29,7 @@ pub const UNSAFE_ALLOWED: &[&str] = &[
 ];
 
 /// Crates that kinglet-core may depend on: no std, no alloc, small.
-pub const CORE_DEPENDENCIES: &[&str] = &["libm", "heapless", "embedded-io", "defmt", "blake3"];
+pub const CORE_DEPENDENCIES: &[&str] = &["libm", "heapless", "embedded-io", "defmt", "blake3", "xxhash-rust"];
 
 /// Lines from which a file should be split, and above which it must be.
 pub const LINES_WARN: usize = 500;
