@@ -3,11 +3,17 @@
 //! Everything lives in memory of the caller. Knows nothing of weights or kernels; who fills a
 //! block and what its numbers mean is the business of `ops` and `forward`.
 
+pub mod fault;
+pub mod file;
+pub mod header;
 pub mod id;
 pub mod identity;
 pub mod layout;
+pub mod pack;
 pub mod pool;
 
+pub use fault::{Fault, ReadError, Refusal, WriteError};
+pub use header::{Contents, Header};
 pub use id::{BlockId, ContentId};
 pub use identity::Identity;
 pub use layout::{Geometry, HeadF32, HeadQ8};
