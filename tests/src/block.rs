@@ -90,7 +90,7 @@ pub fn contents(count: usize) -> Vec<ContentId> {
     (0..count).map(id).collect()
 }
 
-/// The header of a block of `count` positions, third of its sequence.
+/// The header of a block of `count` positions, second of its sequence.
 ///
 /// # Panics
 /// If the geometry or the count is out of range.
@@ -98,7 +98,7 @@ pub fn header(geometry: Geometry, count: usize) -> Header {
     let identity = identity(geometry);
     let fingerprint = identity.fingerprint();
     let parent = BlockId::root(&fingerprint, b"test").child(&contents(32));
-    Header::new(&identity, &fingerprint, &parent, 2, &contents(count)).unwrap()
+    Header::new(&identity, &fingerprint, &parent, 1, &contents(count)).unwrap()
 }
 
 /// Bytes that look like those of a block: none of them zero, no two runs alike.
