@@ -32,6 +32,7 @@ pub mod sampling;
 pub mod session;
 pub mod setup;
 pub mod signal;
+pub mod store;
 pub mod term;
 pub mod thread;
 pub mod tojson;
