@@ -3,7 +3,9 @@
 use embedded_io::{ErrorKind, ErrorType, Read, Write};
 use kinglet_core::kv::header::{FIELDS, Field, HEADER_BYTES};
 use kinglet_core::kv::identity::LAYOUT_VERSION;
-use kinglet_core::kv::{BlockId, ContentId, Fault, Geometry, Header, Identity, ReadError, file, pack};
+use kinglet_core::kv::{
+    BLOCK_TOKENS, BlockId, ContentId, Fault, Geometry, Header, Identity, ReadError, file, layout, pack,
+};
 use kinglet_core::{KvType, NUMERICS_VERSION};
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -90,7 +92,7 @@ pub fn contents(count: usize) -> Vec<ContentId> {
     (0..count).map(id).collect()
 }
 
-/// The header of a block of `count` positions, third of its sequence.
+/// The header of a block of `count` positions, second of its sequence.
 ///
 /// # Panics
 /// If the geometry or the count is out of range.
@@ -98,12 +100,35 @@ pub fn header(geometry: Geometry, count: usize) -> Header {
     let identity = identity(geometry);
     let fingerprint = identity.fingerprint();
     let parent = BlockId::root(&fingerprint, b"test").child(&contents(32));
-    Header::new(&identity, &fingerprint, &parent, 2, &contents(count)).unwrap()
+    Header::new(&identity, &fingerprint, &parent, 1, &contents(count)).unwrap()
 }
 
 /// Bytes that look like those of a block: none of them zero, no two runs alike.
 pub fn pattern(len: usize) -> Vec<u8> {
     (0..len).map(|i| (i as u32).wrapping_mul(0x9E37_79B1).to_be_bytes()[0] | 1).collect()
+}
+
+/// Puts position `t` of one block into another, by the layout's own functions, which know nothing of files.
+///
+/// # Panics
+/// If a block is shorter than one of this geometry.
+pub fn copy_position(geometry: &Geometry, from: &[u8], to: &mut [u8], t: usize) {
+    let (d, slab) = (geometry.head_dim, geometry.slab_bytes());
+    for (from, to) in from.chunks_exact(slab).zip(to.chunks_exact_mut(slab)) {
+        let mut copy = |at: usize, bytes: usize| to[at..at + bytes].copy_from_slice(&from[at..at + bytes]);
+        if geometry.kv_type == KvType::F32 {
+            copy(4 * d * t, 4 * d);
+            copy(4 * d * (BLOCK_TOKENS + t), 4 * d);
+            continue;
+        }
+        for i in 0..d {
+            copy(layout::k_offset(d, t, i), 1);
+            copy(BLOCK_TOKENS * d + layout::v_offset(t, i), 1);
+        }
+        let scales = 2 * BLOCK_TOKENS * d;
+        copy(scales + 4 * t, 4);
+        copy(scales + 4 * (BLOCK_TOKENS + t), 4);
+    }
 }
 
 /// The file of a block.

@@ -1,8 +1,8 @@
 //! Block files: what is written comes back, and nothing else is taken for a block.
 
 use kinglet_core::KvType;
-use kinglet_core::kv::{Fault, Geometry, file, layout, pack};
-use kinglet_tests::block::{self, decode, encode, header, pattern, smallest};
+use kinglet_core::kv::{Fault, Geometry, file, pack};
+use kinglet_tests::block::{self, copy_position, decode, encode, header, pattern, smallest};
 
 const GEOMETRIES: [Geometry; 6] = [
     smallest(KvType::Q8),
@@ -13,28 +13,10 @@ const GEOMETRIES: [Geometry; 6] = [
     Geometry { kv_type: KvType::Q8, n_layers: 1, n_kv_heads: 5, head_dim: 256 },
 ];
 
-/// A block with positions 0..count as in `full`, and nothing else; through the layout's own functions, which
-/// know nothing of runs.
+/// A block with positions 0..count as in `full`, and nothing else.
 fn only_first(geometry: &Geometry, full: &[u8], count: usize) -> Vec<u8> {
-    let (d, mut out) = (geometry.head_dim, vec![0; full.len()]);
-    let slab = geometry.slab_bytes();
-    for (from, to) in full.chunks_exact(slab).zip(out.chunks_exact_mut(slab)) {
-        for t in 0..count {
-            if geometry.kv_type == KvType::F32 {
-                for at in [4 * d * t, 4 * d * (32 + t)] {
-                    to[at..at + 4 * d].copy_from_slice(&from[at..at + 4 * d]);
-                }
-                continue;
-            }
-            for i in 0..d {
-                let (k, v) = (layout::k_offset(d, t, i), 32 * d + layout::v_offset(t, i));
-                (to[k], to[v]) = (from[k], from[v]);
-            }
-            for at in [64 * d + 4 * t, 64 * d + 128 + 4 * t] {
-                to[at..at + 4].copy_from_slice(&from[at..at + 4]);
-            }
-        }
-    }
+    let mut out = vec![0; full.len()];
+    (0..count).for_each(|t| copy_position(geometry, full, &mut out, t));
     out
 }
 

@@ -9,6 +9,9 @@ use super::{Fault, Header, Identity, ReadError, WriteError, pack};
 use embedded_io::{Read, Write};
 use xxhash_rust::xxh3::xxh3_64;
 
+// A block goes to its file and back as it is in memory.
+const _: () = assert!(cfg!(target_endian = "little"), "block files are little-endian");
+
 /// Writes the file of the block that `header` describes: `payload` is what [`pack::pack`] made of it, so a
 /// whole block itself. Two calls of `write`, if the medium takes all. Puts the payload's checksum into
 /// `header`.

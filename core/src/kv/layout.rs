@@ -55,9 +55,6 @@ impl Geometry {
         match out {
             Some(&(name, found, _)) => Some((name, found)),
             None if !self.head_dim.is_multiple_of(16) => Some(("head_dim", self.head_dim)),
-            None if self.n_kv_heads * self.head_dim > config::MAX_WIDTH as usize => {
-                Some(("n_kv_heads", self.n_kv_heads))
-            }
             None => None,
         }
     }
