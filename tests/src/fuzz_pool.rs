@@ -68,7 +68,7 @@ fn take(bytes: &mut &[u8]) -> usize {
 }
 
 fn root(n: usize) -> BlockId {
-    BlockId([1 + (n % 5 == 0) as u8; 16])
+    BlockId([1 + u8::from(n.is_multiple_of(5)); 16])
 }
 
 impl Run<'_> {
@@ -245,7 +245,7 @@ impl Run<'_> {
     }
 
     fn load(&mut self, index: usize, seq: &Expected, bytes: &mut &[u8]) {
-        let (count, works) = (take(bytes) % 36, take(bytes) % 4 > 0);
+        let (count, works) = (take(bytes) % 36, !take(bytes).is_multiple_of(4));
         let count = if count > 20 && count < 34 { BLOCK_TOKENS } else { count };
         let contents = self.continuation(&seq.contents, count, bytes);
         let all = [&seq.contents[..], &contents].concat();
@@ -301,7 +301,7 @@ impl Run<'_> {
 
     fn save(&mut self, which: usize) {
         let model = &mut self.model;
-        model.pool.track_saves(which % 8 > 0);
+        model.pool.track_saves(!which.is_multiple_of(8));
         let Some(view) = model.pool.next_unsaved(&model.kv) else {
             return assert_eq!(model.pool.stats().unsaved, 0);
         };
