@@ -1,6 +1,7 @@
 //! Helpers shared by the integration tests: fixtures, models, comparisons.
 
 pub mod block;
+pub mod fuzz_block;
 pub mod fuzz_gguf;
 pub mod fuzz_tokenizer;
 pub mod gguf_writer;
