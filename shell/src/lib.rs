@@ -20,6 +20,7 @@ pub mod failure;
 pub mod generate;
 pub mod ids;
 pub mod inspect_text;
+pub mod kv_cmd;
 pub mod lines;
 pub mod loader;
 pub mod map;
