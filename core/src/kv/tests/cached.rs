@@ -25,6 +25,18 @@ fn prompts_that_come_once_do_not_push_out_a_conversation() {
     }
 }
 
+/// A block's last use is the end of the last sequence that had it, not when it was computed.
+#[test]
+fn what_ended_last_goes_last() {
+    let mut pool = pool(SHAPE);
+    let seq = open(&mut pool, &text(1, 96));
+    serve(&mut pool, &text(2, 96));
+    pool.close(seq).unwrap();
+    serve(&mut pool, &text(3, 128));
+    assert_eq!(pool.stats().evicted, 2);
+    assert_eq!(serve(&mut pool, &text(1, 96)), 95);
+}
+
 #[test]
 fn leaves_go_first_and_pinned_blocks_never() {
     let mut pool = pool(SHAPE);
