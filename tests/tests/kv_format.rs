@@ -3,7 +3,7 @@
 use kinglet_core::KvType;
 use kinglet_core::kv::header::{FIELDS, HEADER_BYTES, MAGIC, VERSION};
 use kinglet_core::kv::identity::LAYOUT_VERSION;
-use kinglet_core::kv::{Geometry, Identity, file, pack};
+use kinglet_core::kv::{BlockId, ContentId, Fault, Geometry, Header, Identity, file, pack};
 use kinglet_tests::block::{identity, smallest};
 
 const FORMAT: &str = include_str!("../../core/src/kv/FORMAT.md");
@@ -71,6 +71,13 @@ fn header_ranges() {
         assert_eq!(check(last + step), Some((name, last + step)));
         assert!(step == 1 || check(first + 1).is_some() && range[2] == step, "{name}");
     }
+    // Positions are below a power of two.
+    let text = &table.iter().find(|row| row[2] == "position").unwrap()[3];
+    let end = 1u32 << text.split_once("below 2^").unwrap().1.parse::<u32>().unwrap();
+    let (identity, root) = (identity(smallest(KvType::Q8)), BlockId::default());
+    let at = |position| Header::new(&identity, &root, &root, position, &[ContentId::token(0)]);
+    assert!(at(end - 1).is_ok());
+    assert_eq!(at(end), Err(Fault::Position { found: end }));
 }
 
 #[test]
