@@ -1,30 +1,7 @@
 //! The lines for people that stand beside the blocks of a model (`cache.rs` writes them): what `kv ls` takes
 //! from them. Must not know files.
 
-<<<<<<< HEAD
-use crate::failure::printable;
-use std::path::{Path, PathBuf};
-
-const MODEL: &str = "model: ";
-const FILE: &str = "file: ";
-const KV_TYPE: &str = "kv type: ";
-
-<<<<<<< HEAD
-/// What the caches of a folder belong to, in lines: the model's name, its file, how keys and values are
-/// stored.
-=======
-/// What the caches of a folder belong to, in lines: the model's name, its file, the type of its keys and
-/// values.
->>>>>>> 1115daa (kinglet kv: files that come and go while it looks; tests of chains)
-pub fn lines(name: &str, file: &Path, kv_type: &str) -> String {
-    // From wherever the program is started the next time.
-    let whole = std::fs::canonicalize(file).unwrap_or_else(|_| file.to_path_buf());
-    let parts = [MODEL, name, "\n", FILE, &printable(&whole), "\n", KV_TYPE, kv_type, "\n"];
-    parts.concat()
-}
-=======
 use std::path::PathBuf;
->>>>>>> 4d830cf (kinglet kv: a test with what a run has saved; the lines beside blocks are read only)
 
 /// The model's name, if the lines say it.
 pub fn name(lines: &str) -> Option<&str> {
