@@ -89,15 +89,16 @@ fn a_sync_that_failed_is_not_believed_later() {
     let store = open_quiet(&medium);
     until("the count", || store.status().files.is_some());
     let mut rewritten = 0;
-    for first in medium.calls()..medium.calls() + 12 {
+    for call in 0..12 {
         medium.take(&pieces[0].path());
+        let first = medium.calls() + call;
         medium.fail(Some(Failing { first, all: false, errno: Errno::IO }));
         if save(&store, &pieces) == [Outcome::Later] {
             medium.fail(None);
             let written = store.status().blocks_saved;
             save_again(&medium, &store, &pieces);
             rewritten += u64::from(medium.files().contains_key(&pieces[0].path()));
-            assert_eq!(store.status().blocks_saved, written + 1, "call {first}");
+            assert_eq!(store.status().blocks_saved, written + 1, "call {call}");
         }
     }
     assert!(rewritten > 0, "no call failed after the rename");
