@@ -207,7 +207,7 @@ fn caches_of_another_model_are_named() {
     assert_eq!(lines, [line(&near, "KV type, weights")]);
     // Its folder is not new any more.
     assert_eq!(with(far).1, [""; 0]);
-    let about = format!("{}/about.txt", far.fingerprint());
+    let about = format!("{}/about", far.fingerprint());
     assert_eq!(medium.files()[&about], b"another\n");
 }
 

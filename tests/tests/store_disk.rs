@@ -86,7 +86,7 @@ fn files_are_for_us_alone() {
         let mode = if meta.is_dir() { 0o700 } else { 0o600 };
         assert_eq!(meta.permissions().mode() & 0o7777, mode, "{}", path.display());
     }
-    let about = folder.dir().join(identity().fingerprint().to_string()).join("about.txt");
+    let about = folder.dir().join(identity().fingerprint().to_string()).join("about");
     assert_eq!(fs::read(about).unwrap(), b"made up\n");
     let store = open_quiet(&folder.disk());
     assert_eq!(found(&store, &pieces), 4);

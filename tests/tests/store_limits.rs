@@ -189,8 +189,8 @@ fn only_old_temporary_files_of_ours_are_removed() {
     save_all(&open_quiet(&medium), &chain(1, 1, 0));
     let id = BlockId([0xAB; 16]);
     let ours = [
-        format!("{folder}/ab/{id}.kv.0123456789abcdef.tmp"),
-        format!("{folder}/ab/{id}.tail.0123456789abcdef.tmp"),
+        format!("{folder}/ab/{id}.0123456789abcdef.tmp"),
+        format!("{folder}/ab/{id}.fedcba9876543210.tmp"),
         format!("{folder}/identity.0123456789abcdef.tmp"),
         String::from("written.0123456789abcdef.tmp"),
     ];

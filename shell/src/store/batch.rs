@@ -170,7 +170,7 @@ impl Writer<'_> {
         let mtime = Time { seconds: medium.now().seconds, nanos: 0 };
         let name = shared.name(kind, id);
         for _ in 0..NAMES_MOST {
-            let temporary = names::temporary(&name, self.number());
+            let temporary = names::temporary(&shared.fingerprint, id, self.number());
             let written = medium.write_new(temporary.as_str(), mtime, &mut fill);
             if written == Err(IoError(Errno::EXIST)) {
                 // Somebody else's.

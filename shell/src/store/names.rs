@@ -3,12 +3,12 @@
 //!
 //! | path | what |
 //! |---|---|
-//! | `FP/identity`, `FP/about.txt` | what the caches of fingerprint FP depend on, for programs and for people |
+//! | `FP/identity`, `FP/about` | what the caches of fingerprint FP depend on, for programs and for people |
 //! | `FP/AA/ID.kv` | the whole block ID; AA is its first byte |
 //! | `FP/AA/PARENT.tail` | the unfinished block that follows PARENT |
 //! | `FP/AA/*.bad` | one of the two that was found damaged |
+//! | `FP/AA/ID.N.tmp` | a file that is being written |
 //! | `written` | bytes written today, if there is a daily budget |
-//! | `*.N.tmp` | any of these (but for those set aside) while it is written |
 //!
 //! Whatever has another name belongs to somebody else.
 
@@ -83,7 +83,7 @@ impl fmt::Debug for Name {
 /// What a folder's caches depend on, for programs.
 pub const IDENTITY: &str = "identity";
 /// The same for people.
-pub const ABOUT: &str = "about.txt";
+pub const ABOUT: &str = "about";
 /// The count of a daily budget.
 pub const WRITTEN: &str = "written";
 
@@ -114,24 +114,33 @@ pub fn stored(fingerprint: &BlockId, kind: Kind, id: &BlockId) -> Name {
     Name::new(format_args!("{fingerprint}/{:02x}/{id}.{end}", id.0[0]))
 }
 
+/// A file that becomes the one of `id` when it is complete. `n` differs from call to call and from process
+/// to process.
+pub fn temporary(fingerprint: &BlockId, id: &BlockId, n: u64) -> Name {
+    Name::new(format_args!("{fingerprint}/{:02x}/{id}.{n:016x}.tmp", id.0[0]))
+}
+
 /// Any file among the blocks, by its folder and its own name.
 pub fn file(fingerprint: &BlockId, first: u8, name: &str) -> Name {
     Name::new(format_args!("{fingerprint}/{first:02x}/{name}"))
 }
 
-/// What is called `path` when it is complete. `n` differs from call to call and from process to process.
-pub fn temporary(path: &Name, n: u64) -> Name {
+/// A file that becomes `path`, one that is no block, when it is complete.
+pub fn temporary_beside(path: &Name, n: u64) -> Name {
     Name::new(format_args!("{path}.{n:016x}.tmp"))
 }
 
-/// Whether the file `name`, which is not among the blocks, is one of [`temporary`].
+/// Whether the file `name`, which is not among the blocks, is one of [`temporary_beside`].
 pub fn is_temporary_beside(name: &str) -> bool {
-    [IDENTITY, ABOUT, WRITTEN].iter().any(|path| name.strip_prefix(path).is_some_and(is_temporary))
+    let names = [IDENTITY, ABOUT, WRITTEN];
+    names
+        .iter()
+        .any(|path| name.strip_prefix(path).is_some_and(|end| end.strip_prefix('.').is_some_and(is_end)))
 }
 
-/// Whether this is what [`temporary`] adds to a path.
-fn is_temporary(end: &str) -> bool {
-    let n = end.strip_prefix('.').and_then(|end| end.strip_suffix(".tmp")).unwrap_or("");
+/// Whether this is the end of a temporary file's name.
+fn is_end(end: &str) -> bool {
+    let n = end.strip_suffix(".tmp").unwrap_or("");
     n.len() == 16 && n.bytes().all(|c| matches!(c, b'0'..=b'9' | b'a'..=b'f'))
 }
 
@@ -150,10 +159,8 @@ pub fn parse(first: u8, name: &str) -> Option<(Kind, BlockId)> {
         ".tail" => Kind::Tail,
         ".kv.bad" => Kind::BadBlock,
         ".tail.bad" => Kind::BadTail,
-        _ => {
-            let added = end.strip_prefix(".kv").or(end.strip_prefix(".tail"));
-            added.filter(|added| is_temporary(added)).map(|_| Kind::Temporary)?
-        }
+        _ if end.strip_prefix('.').is_some_and(is_end) => Kind::Temporary,
+        _ => return None,
     };
     Some((kind, id))
 }
@@ -176,8 +183,7 @@ mod tests {
             (stored(&fp, Kind::Tail, &id), Kind::Tail),
             (stored(&fp, Kind::Block, &id).bad(), Kind::BadBlock),
             (stored(&fp, Kind::BadTail, &id), Kind::BadTail),
-            (temporary(&stored(&fp, Kind::Block, &id), 7), Kind::Temporary),
-            (temporary(&stored(&fp, Kind::Tail, &id), u64::MAX), Kind::Temporary),
+            (temporary(&fp, &id, u64::MAX), Kind::Temporary),
         ];
         for (name, kind) in cases {
             assert!(name.len < PATH_BYTES, "{name}");
@@ -186,7 +192,7 @@ mod tests {
             assert_eq!(file(&fp, 7, last(&name, &folder)), name);
         }
         assert_eq!(parse_folder(super::folder(&fp).as_str()), Some(fp));
-        assert!(is_temporary_beside(temporary(&Name::new(format_args!("{WRITTEN}")), 7).as_str()));
+        assert!(is_temporary_beside(temporary_beside(&Name::new(format_args!("{WRITTEN}")), 7).as_str()));
         assert!(!is_temporary_beside("written") && !is_temporary_beside("mine.0000000000000007.tmp"));
     }
 

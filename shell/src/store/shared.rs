@@ -191,7 +191,7 @@ pub fn replace(medium: &dyn Medium, name: &Name, bytes: &[u8], n: u64) -> Result
     if medium.meta(name.as_str()).is_ok_and(|meta| meta.entry != Entry::File) {
         return Err(Trouble { name: *name, why: Pause::InTheWay });
     }
-    let temporary = names::temporary(name, n);
+    let temporary = names::temporary_beside(name, n);
     write_all_new(medium, &temporary, bytes)
         .and_then(|()| medium.rename(temporary.as_str(), name.as_str()))
         .inspect_err(|error| {
