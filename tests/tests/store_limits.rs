@@ -5,7 +5,8 @@ use kinglet::store::medium::Time;
 use kinglet::store::{BACK_OFF, Found, Options, Outcome, Pause, Store};
 use kinglet_core::kv::BlockId;
 use kinglet_tests::chain::{
-    Heard, PATIENCE, Piece, chain, find, found, identity, open, open_quiet, options, save, save_all, until,
+    Heard, PATIENCE, Piece, chain, find, follow, found, identity, open, open_quiet, options, save, save_all,
+    until,
 };
 use kinglet_tests::medium::MemoryMedium;
 use kinglet_tests::random_model::Rng;
@@ -168,8 +169,32 @@ fn a_conversation_longer_than_the_limit() {
     // What came first is kept: it is what can be used again.
     assert_eq!((found(&store, &pieces), there(&medium).1), (4, 4));
     assert_eq!((store.status().paused, heard.with("not saved").len()), (None, 1));
+    // That is remembered: not every block has the directory searched for room again.
+    let before = medium.calls();
+    assert_eq!(save(&store, &pieces[6..]), [Outcome::Never]);
+    assert!(medium.calls() < before + 50, "{}", medium.calls() - before);
     save_all(&store, &chain(3, 1, 0));
     assert_eq!(found(&store, &pieces), 3);
+}
+
+#[test]
+fn nothing_makes_room_for_what_cannot_be_found() {
+    let medium = Arc::new(MemoryMedium::new());
+    let store = limited(&medium, u64::MAX, 4);
+    let (pieces, other) = (chain(1, 2, 0), chain(2, 2, 0));
+    save_all(&store, &pieces);
+    save_all(&store, &other);
+    medium.take(&pieces[1].path());
+    // Somebody else has filled its place.
+    let store = limited(&medium, u64::MAX, 3);
+    let orphan = follow(pieces[1].id(), 2, 5, 1, 3);
+    assert_eq!(save(&store, &orphan), [Outcome::Never; 2]);
+    assert_eq!((store.status().evicted, found(&store, &other), found(&store, &pieces)), (0, 2, 1));
+    // With what it follows it is saved again.
+    let store = limited(&medium, u64::MAX, 5);
+    save_all(&store, &pieces);
+    save_all(&store, &orphan[..1]);
+    assert_eq!((found(&store, &pieces), found(&store, &orphan)), (2, 1));
 }
 
 #[test]
