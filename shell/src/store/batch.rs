@@ -14,6 +14,8 @@ use super::writer::{Done, Firsts, Writer};
 use embedded_io::Write;
 use kinglet_core::kv::{BLOCK_TOKENS, BlockId, Header, WriteError, file};
 
+/// Whole blocks between two lines about them.
+const SAID_BLOCKS: usize = 32;
 /// Names of temporary files that are tried.
 const NAMES_MOST: u32 = 16;
 
@@ -251,7 +253,12 @@ impl Writer<'_> {
     fn say_saved(&self) {
         let shared = self.shared;
         let last = self.batch.iter().rev().find(|done| done.written);
-        if let Some(header) = last.and_then(|done| shared.ring.slot(done.slot).header) {
+        // While a long prompt is read, a line every thousand tokens is enough; a tail ends a reply.
+        let worth = |header: &Header| {
+            let blocks = header.position() as usize + 1;
+            !header.is_whole() || blocks / SAID_BLOCKS > blocks.saturating_sub(self.batch.len()) / SAID_BLOCKS
+        };
+        if let Some(header) = last.and_then(|done| shared.ring.slot(done.slot).header).filter(worth) {
             let (kind, id) = place(&header);
             let tokens = header.position() as usize * BLOCK_TOKENS + header.count();
             let file = shared.name(kind, &id);
