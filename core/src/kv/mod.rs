@@ -11,6 +11,7 @@
 pub(crate) mod block;
 mod error;
 pub mod fault;
+mod fields;
 pub mod file;
 pub mod header;
 pub mod id;

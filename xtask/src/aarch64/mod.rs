@@ -21,7 +21,8 @@ pub const CPUS: [&str; 3] = ["cortex-a76", "cortex-a53", "max"];
 /// The kernels that must be chosen on each.
 const KERNELS: [&str; 3] = ["dotprod", "neon", "dotprod"];
 /// Integration tests of kernels and engine that are quick enough for an emulator.
-const TESTS: [&str; 5] = ["matmul", "attention", "elementwise", "one_answer", "reference"];
+const TESTS: [&str; 7] =
+    ["matmul", "attention", "elementwise", "one_answer", "reference", "kv_file", "kv_fixtures"];
 /// Slow ones among them: minutes each, and what they show follows from equal logits and the same
 /// tests on the host.
 const SKIPPED: [&str; 2] =
