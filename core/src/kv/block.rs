@@ -291,6 +291,7 @@ impl<'m> Blocks<'m> {
     pub fn unindex(&mut self, block: u32) {
         self.unlink(block);
         let record = *self.get(block);
+        debug_assert_eq!(record.children, 0);
         if record.parent != NONE {
             self.get_mut(record.parent).children -= 1;
         }

@@ -241,7 +241,7 @@ impl<'m> Pool<'m> {
                 self.blocks.release(from);
                 copy = Some(BlockCopy { from, to });
             } else {
-                self.blocks.discard_below(from);
+                // If it had children, they were all that was free and are evicted now.
                 self.blocks.unindex(from);
             }
         }

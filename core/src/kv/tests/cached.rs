@@ -10,19 +10,46 @@ use std::vec::Vec;
 fn prompts_that_come_once_do_not_push_out_a_conversation() {
     let mut pool = pool(Shape { blocks: 16, ..SHAPE });
     let talk = text(1, 200);
-    serve(&mut pool, &talk);
-    assert_eq!(serve(&mut pool, &talk), 199);
-    // Twenty prompts of three blocks each: several times what is left.
-    (0..20).for_each(|i| assert_eq!(serve(&mut pool, &text(10 + i, 80)), 0));
-    assert_eq!(serve(&mut pool, &talk), 199);
-    // One that came once is gone by then.
-    assert_eq!(serve(&mut pool, &text(10, 80)), 0);
-    // The protected are at most three quarters.
-    for seed in 40..44 {
-        serve(&mut pool, &text(seed, 128));
-        serve(&mut pool, &text(seed, 128));
-        assert!(pool.stats().protected <= 12);
+    // The second time after everything was forgotten.
+    for round in 1..3 {
+        serve(&mut pool, &talk);
+        assert_eq!(serve(&mut pool, &talk), 199);
+        // Twenty prompts of three blocks each: several times what is left.
+        (0..20).for_each(|i| assert_eq!(serve(&mut pool, &text(100 * round + i, 80)), 0));
+        assert_eq!(serve(&mut pool, &talk), 199);
+        // One that came once is gone by then.
+        assert_eq!(serve(&mut pool, &text(100 * round, 80)), 0);
+        // The protected are at most three quarters.
+        for seed in 40..44 {
+            serve(&mut pool, &text(seed, 128));
+            serve(&mut pool, &text(seed, 128));
+            assert!(pool.stats().protected <= 12);
+        }
+        pool.forget();
+        assert_eq!((pool.stats().blank, pool.stats().protected), (16, 0));
     }
+}
+
+#[test]
+fn protection_is_taken_from_what_is_not_in_use() {
+    let mut pool = pool(Shape { blocks: 16, ..SHAPE });
+    let (idle, used, late) = (text(1, 128), text(2, 224), text(3, 64));
+    serve(&mut pool, &used);
+    let seq = open(&mut pool, &used);
+    serve(&mut pool, &idle);
+    serve(&mut pool, &idle);
+    assert_eq!(pool.stats().protected, 11);
+    serve(&mut pool, &late);
+    serve(&mut pool, &late);
+    assert_eq!(pool.stats().protected, 12);
+    assert!((0..7).all(|i| info(&pool, seq, i).protected));
+    // Of the idle ones the deepest has lost it.
+    let protected = |contents| {
+        let mut all = (0..16).map(|block| pool.info(block).unwrap());
+        all.find(|b| b.contents == contents).unwrap().protected
+    };
+    let of_idle: Vec<bool> = idle.chunks(32).map(protected).collect();
+    assert_eq!(of_idle, [true, true, true, false]);
 }
 
 /// A child may be protected while its parent is not; still it goes first.
