@@ -8,7 +8,8 @@ const MODEL: &str = "model: ";
 const FILE: &str = "file: ";
 const KV_TYPE: &str = "kv type: ";
 
-/// What the caches of a folder belong to, in lines: the model's name, its file, how keys and values are stored.
+/// What the caches of a folder belong to, in lines: the model's name, its file, the type of its keys and
+/// values.
 pub fn lines(name: &str, file: &Path, kv_type: &str) -> String {
     // From wherever the program is started the next time.
     let whole = std::fs::canonicalize(file).unwrap_or_else(|_| file.to_path_buf());

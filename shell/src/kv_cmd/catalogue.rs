@@ -219,11 +219,10 @@ impl Scan<'_> {
                     (all.files, all.bytes) = (all.files + 1, all.bytes + block.bytes);
                     blocks.push(block);
                 }
-                Some(Err(why)) => {
-                    if let Ok(meta) = self.medium.meta(name.as_str()) {
-                        (all.files, all.bytes) = (all.files + 1, all.bytes + meta.bytes);
-                        all.damaged.push(Damaged { name: *name, why, meta: Some(meta) });
-                    }
+                Some(Err(damaged)) => {
+                    let bytes = damaged.meta.map_or(0, |meta| meta.bytes);
+                    (all.files, all.bytes) = (all.files + 1, all.bytes + bytes);
+                    all.damaged.push(damaged);
                 }
                 None => {}
             }
@@ -246,21 +245,34 @@ impl Scan<'_> {
     }
 
     /// A block's file; none if there is none any more, or if it is not ours.
-    fn read(&mut self, place: &Place<'_>, name: &Name, all: &mut Catalogue) -> Option<Result<Block, Wrong>> {
-        let mut outcome = Err(Wrong::Unread(IoError(Errno::IO)));
+    fn read(
+        &mut self,
+        place: &Place<'_>,
+        name: &Name,
+        all: &mut Catalogue,
+    ) -> Option<Result<Block, Damaged>> {
+        let mut outcome = Err((Wrong::Unread(IoError(Errno::IO)), None));
         let block = &mut self.block;
         let opened = self.medium.read(name.as_str(), &mut |source| {
-            outcome = check::read(place, source, block.as_mut());
+            outcome = match source.meta() {
+                Ok(meta) => {
+                    check::read(place, &meta, source, block.as_mut()).map_err(|why| (why, Some(meta)))
+                }
+                Err(error) => Err((Wrong::Unread(error), None)),
+            };
         });
-        let Err(error) = opened else { return Some(outcome) };
-        match self.medium.meta(name.as_str()) {
-            Ok(meta) if meta.entry == Entry::File => Some(Err(Wrong::Unread(error))),
-            Ok(_) => {
-                all.foreign += 1;
-                None
-            }
-            Err(_) => None,
-        }
+        let outcome = match opened {
+            Ok(()) => outcome,
+            Err(error) => match self.medium.meta(name.as_str()) {
+                Ok(meta) if meta.entry == Entry::File => Err((Wrong::Unread(error), Some(meta))),
+                Ok(_) => {
+                    all.foreign += 1;
+                    return None;
+                }
+                Err(_) => return None,
+            },
+        };
+        Some(outcome.map_err(|(why, meta)| Damaged { name: *name, why, meta }))
     }
 
     /// A folder that cannot be listed.

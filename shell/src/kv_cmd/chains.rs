@@ -199,3 +199,119 @@ fn hits(mtime: Time) -> u32 {
     // More than that is no count: somebody else has set the time.
     if mtime.nanos > HITS_MOST { 0 } else { mtime.nanos }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{block, contents, identity};
+    use super::*;
+
+    /// Blocks of conversations, in an order that says nothing; a number stands for the contents of a block.
+    fn blocks(chats: &[&[u32]]) -> Vec<Block> {
+        let mut all: Vec<Block> = Vec::new();
+        for chat in chats {
+            let mut parent = BlockId::root(&identity(0).fingerprint(), b"");
+            for (position, n) in (0..).zip(*chat) {
+                let block = block(&parent, position, &contents(*n));
+                parent = *block.header.id();
+                if !all.iter().any(|other| other.header.id() == &parent) {
+                    all.push(block);
+                }
+            }
+        }
+        all.sort_by_key(|block| *block.header.id());
+        all
+    }
+
+    fn first_contents(blocks: &[Block], chain: &[u32]) -> Vec<u32> {
+        chain.iter().map(|i| blocks[*i as usize].header.contents()[0].as_token().unwrap()).collect()
+    }
+
+    #[test]
+    fn conversations_share_their_heads() {
+        let chats: [&[u32]; 4] = [&[1, 2, 3], &[1, 2, 4, 5], &[1, 6], &[7]];
+        let blocks = blocks(&chats);
+        let chains = Chains::of(&blocks);
+        let ends = chains.ends();
+        let mut found: Vec<_> = ends.iter().map(|end| first_contents(&blocks, &chains.chain(*end))).collect();
+        found.sort();
+        assert_eq!(found, [vec![1, 2, 3], vec![1, 2, 4, 5], vec![1, 6], vec![7]]);
+        for end in ends {
+            let node = &chains.nodes[end as usize];
+            let chain = first_contents(&blocks, &chains.chain(end));
+            let shared = match chain[..] {
+                [1, 2, ..] => 2,
+                [1, ..] => 1,
+                _ => 0,
+            };
+            let bytes = blocks[0].bytes;
+            assert_eq!((node.blocks as usize, node.shared), (chain.len(), shared * bytes));
+            assert_eq!((node.tokens, node.bytes), (32 * chain.len() as u64, bytes * chain.len() as u64));
+            assert_eq!((node.uses, node.orphan, node.misplaced), (1, false, false));
+        }
+    }
+
+    #[test]
+    fn what_is_removed_is_needed_by_nobody_and_goes_from_the_end() {
+        let chats: [&[u32]; 4] = [&[1, 2, 3], &[1, 2, 4, 5], &[1, 6], &[7]];
+        let blocks = blocks(&chats);
+        let chains = Chains::of(&blocks);
+        let end_of = |chat: &[u32]| {
+            let is = |end: &u32| first_contents(&blocks, &chains.chain(*end)) == chat;
+            chains.ends().into_iter().find(is).unwrap()
+        };
+        let only = |chats: &[&[u32]]| {
+            let ends: Vec<u32> = chats.iter().map(|chat| end_of(chat)).collect();
+            first_contents(&blocks, &chains.only_of(&ends))
+        };
+        assert_eq!(only(&[&[1, 2, 4, 5]]), [5, 4]);
+        assert_eq!(only(&[&[7]]), [7]);
+        let two = only(&[&[1, 2, 3], &[1, 2, 4, 5]]);
+        assert_eq!((two.len(), two[0], two[3]), (4, 5, 2), "children first");
+        let all = only(&chats);
+        assert_eq!((all.len(), all[0]), (7, 5));
+        assert!(only(&[]).is_empty());
+        let needed = chains.chains(&[end_of(&[1, 6]), end_of(&[1, 2, 3])]);
+        let needed = first_contents(&blocks, &needed);
+        assert_eq!((needed.len(), needed[0], needed[3]), (4, 1, 3), "parents first");
+    }
+
+    #[test]
+    fn chains_end_where_a_block_is_missing_or_has_another_position() {
+        let mut blocks = blocks(&[&[1, 2, 3, 4]]);
+        let at = |blocks: &[Block], n| {
+            let is = |block: &Block| block.header.contents() == contents(n);
+            blocks.iter().position(is).unwrap()
+        };
+        let two = blocks.remove(at(&blocks, 2));
+        let chains = Chains::of(&blocks);
+        let node = |n| chains.nodes[at(&blocks, n)];
+        assert_eq!([1, 3, 4].map(|n| node(n).orphan), [false, true, true]);
+        assert_eq!((node(4).tokens, node(1).uses), (64, 1));
+        assert!(![1, 3, 4].map(|n| node(n).misplaced).contains(&true));
+        blocks.push(block(two.header.parent(), 7, &contents(2)));
+        let chains = Chains::of(&blocks);
+        let node = |n| chains.nodes[at(&blocks, n)];
+        assert_eq!([1, 2, 3, 4].map(|n| node(n).misplaced), [false, true, true, false]);
+        assert_eq!([1, 2, 3, 4].map(|n| node(n).orphan), [false, true, true, true]);
+    }
+
+    #[test]
+    fn the_last_use_is_that_of_what_is_not_shared() {
+        let mut blocks = blocks(&[&[1, 2, 3], &[1, 4]]);
+        let mut set = |n: u32, seconds, nanos| {
+            let is = |block: &&mut Block| block.header.contents() == contents(n);
+            blocks.iter_mut().find(is).unwrap().mtime = Time { seconds, nanos };
+        };
+        set(1, 900, 90);
+        set(2, 50, 2);
+        set(3, 40, 5);
+        // Somebody else's time, not a count.
+        set(4, 30, 123_456_789);
+        let chains = Chains::of(&blocks);
+        for end in chains.ends() {
+            let node = &chains.nodes[end as usize];
+            let expected = if node.blocks == 3 { (50, 5) } else { (30, 0) };
+            assert_eq!((node.used.seconds, node.hits), expected);
+        }
+    }
+}

@@ -1,7 +1,7 @@
 //! One file of the cache, read and compared with what its name says. Must not know other files.
 
 use super::catalogue::Block;
-use crate::store::medium::{IoError, Source};
+use crate::store::medium::{IoError, Meta, Source};
 use crate::store::names::Kind;
 use core::fmt::Display;
 use kinglet_core::kv::{BlockId, Identity, ReadError, file};
@@ -53,12 +53,16 @@ pub struct Place<'a> {
     pub named: &'a BlockId,
 }
 
-/// Reads the header of a block's file, and with `block` all of it, into that memory.
+/// Reads the header of a block's file of which `meta` is known, and with `block` all of it, into that memory.
 ///
 /// # Errors
 /// The file cannot be read or is not what its name says.
-pub fn read(place: &Place<'_>, source: &mut dyn Source, block: Option<&mut Vec<u8>>) -> Result<Block, Wrong> {
-    let meta = source.meta().map_err(Wrong::Unread)?;
+pub fn read(
+    place: &Place<'_>,
+    meta: &Meta,
+    source: &mut dyn Source,
+    block: Option<&mut Vec<u8>>,
+) -> Result<Block, Wrong> {
     let header = file::read_header(source)?;
     let (named, what) = match place.kind {
         Kind::Tail => (header.parent(), "parent"),

@@ -85,8 +85,10 @@ fn read(medium: &dyn Medium, folder: &Folder, block: &Block, memory: &mut Vec<u8
     };
     let name = block.name();
     let mut outcome = Err(Wrong::Unread(IoError(rustix::io::Errno::IO)));
-    let opened =
-        medium.read(name.as_str(), &mut |source| outcome = check::read(&place, source, Some(memory)));
+    let opened = medium.read(name.as_str(), &mut |source| {
+        let meta = source.meta().map_err(Wrong::Unread);
+        outcome = meta.and_then(|meta| check::read(&place, &meta, source, Some(&mut *memory)));
+    });
     match (opened, outcome) {
         (Err(error), _) => {
             Err(Failure::new(format_args!("{name}: {error}; was it removed meanwhile? try again")))

@@ -10,7 +10,6 @@ use crate::signal;
 use crate::store::STALE_SECONDS;
 use crate::store::medium::{Entry, Errno, IoError, Medium};
 use crate::store::names::{self, Kind, Name};
-use crate::term::Output;
 use core::fmt::Display;
 use std::path::Path;
 
@@ -22,9 +21,16 @@ pub struct Fsck<'a> {
     pub now: i64,
     /// Whether to put things right.
     pub fix: bool,
-    /// Where findings go.
-    out: Output,
-    found: u64,
+    /// Where lines go, one at a time.
+    pub out: &'a mut dyn FnMut(&str) -> Result<(), Failure>,
+    /// Findings so far.
+    pub found: Found,
+}
+
+/// Numbers of findings.
+#[derive(Clone, Copy, Default)]
+pub struct Found {
+    wrong: u64,
     fixed: u64,
 }
 
@@ -38,12 +44,7 @@ enum Cure {
     None,
 }
 
-impl<'a> Fsck<'a> {
-    /// A check that has not begun.
-    pub fn new(medium: &'a dyn Medium, now: i64, fix: bool) -> Self {
-        Fsck { medium, now, fix, out: Output::new(), found: 0, fixed: 0 }
-    }
-
+impl Fsck<'_> {
     /// Says what is wrong in `all`, which is in the directory `dir` and was read whole.
     ///
     /// # Errors
@@ -72,7 +73,7 @@ impl<'a> Fsck<'a> {
             }
         }
         self.summary(all)?;
-        let left = self.found - self.fixed;
+        let left = self.found.wrong - self.found.fixed;
         if left == 0 {
             return Ok(());
         }
@@ -89,10 +90,10 @@ impl<'a> Fsck<'a> {
         line.push_str(" files, ");
         line.push_str(&megabytes(all.bytes as usize));
         line.push_str(", checked: ");
-        line.push_str(&self.found.to_string());
+        line.push_str(&self.found.wrong.to_string());
         line.push_str(" wrong");
         let more = [
-            (self.fixed, " put right"),
+            (self.found.fixed, " put right"),
             (all.bad.len() as u64, " set aside before ('kinglet kv rm --bad' removes them)"),
             (all.foreign, " not ours, left alone"),
         ];
@@ -102,8 +103,7 @@ impl<'a> Fsck<'a> {
             line.push_str(what);
         }
         line.push('\n');
-        self.out.text(&line)?;
-        self.out.flush()
+        (self.out)(&line)
     }
 
     /// The file that says what a folder's fingerprint stands for. Blocks do not depend on it, and it is
@@ -154,14 +154,14 @@ impl<'a> Fsck<'a> {
         if signal::interrupted() {
             return Err(Failure::Interrupted);
         }
-        self.found += 1;
+        self.found.wrong += 1;
         let done = if self.fix { self.cure(name, cure) } else { Ok("") };
         let mut line = name.as_str().to_string();
         line.push_str(": ");
         line.push_str(&why.to_string());
         match done {
             Ok(done) => {
-                self.fixed += u64::from(!done.is_empty());
+                self.found.fixed += u64::from(!done.is_empty());
                 line.push_str(done);
             }
             Err(error) => {
@@ -170,7 +170,7 @@ impl<'a> Fsck<'a> {
             }
         }
         line.push('\n');
-        self.out.text(&line)
+        (self.out)(&line)
     }
 
     /// What was done; nothing if nothing could be.

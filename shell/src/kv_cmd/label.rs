@@ -70,8 +70,8 @@ impl Labels {
         Ok(labels)
     }
 
-    /// The index of the vocabulary that fits a folder. Ids mean the same if only the tokenizers are equal: the
-    /// caches may be those of other weights, or of another version of this program.
+    /// The index of the vocabulary that fits a folder. Ids mean the same if only the tokenizers are equal:
+    /// the caches may be those of other weights, or of another version of this program.
     pub fn fitting(&mut self, folder: &Folder) -> Option<usize> {
         let identity = folder.identity.as_ref().ok()?;
         if self.named && self.fits(0, identity) {

@@ -11,17 +11,19 @@ mod fsck;
 mod label;
 mod ls;
 mod rm;
+#[cfg(test)]
+mod tests;
 
 use crate::failure::Failure;
 use crate::loader::same_file;
 use crate::memory::megabytes;
 use crate::signal;
 use crate::store::{Disk, Medium};
-use crate::term::{StatusLine, stderr_is_terminal};
+use crate::term::{StatusLine, print, stderr_is_terminal};
 use crate::words::{Word, Words, nearest};
 use catalogue::{Catalogue, Scan};
 use core::time::Duration;
-use fsck::Fsck;
+use fsck::{Found, Fsck};
 use rm::{Removal, Which};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -116,7 +118,8 @@ pub fn command(words: &mut Words) -> Result<(), Failure> {
         }
         "fsck" => {
             let (disk, all) = open(&dir, true)?;
-            Fsck::new(&disk, disk.now().seconds, given.has("--fix")).run(&dir, &all)
+            let (now, fix, out) = (disk.now().seconds, given.has("--fix"), &mut print);
+            Fsck { medium: &disk, now, fix, out, found: Found::default() }.run(&dir, &all)
         }
         "rm" => {
             let which = which(words, &given)?;

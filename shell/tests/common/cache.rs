@@ -2,11 +2,12 @@
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
 use super::scratch;
+use core::time::Duration;
 use kinglet_core::kv::identity::LAYOUT_VERSION;
 use kinglet_core::kv::{BLOCK_TOKENS, BlockId, ContentId, Geometry, Header, Identity, KvType, file, pack};
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 /// A time some seconds ago, with a number of hits in its nanoseconds.
 pub fn ago(seconds: u64, hits: u32) -> SystemTime {
