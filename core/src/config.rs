@@ -72,10 +72,10 @@ pub struct Config {
 }
 
 /// Largest accepted values: far above any model, far below any overflow.
-const MAX_LAYERS: u32 = 1024;
+pub(crate) const MAX_LAYERS: u32 = 1024;
 const MAX_WIDTH: u32 = 1 << 20;
-const MAX_HEADS: u32 = 4096;
-const MAX_HEAD_DIM: u32 = crate::ops::attention::MAX_HEAD_DIM as u32;
+pub(crate) const MAX_HEADS: u32 = 4096;
+pub(crate) const MAX_HEAD_DIM: u32 = crate::ops::attention::MAX_HEAD_DIM as u32;
 const MAX_VOCAB: u64 = 1 << 22;
 
 /// Why a GGUF file is no model for this engine.

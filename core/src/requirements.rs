@@ -77,7 +77,7 @@ impl fmt::Display for LimitsError {
 impl core::error::Error for LimitsError {}
 
 /// Positions are exact in f32 up to here.
-const MAX_POSITIONS: usize = 1 << 24;
+pub(crate) const MAX_POSITIONS: usize = 1 << 24;
 
 impl Limits {
     /// # Errors

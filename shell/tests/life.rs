@@ -176,8 +176,7 @@ fn a_topic_that_comes_back_is_still_in_memory() {
     let (a, b) = (ids(400, 1), ids(500, 2));
     let input = line(&a) + &line(&b) + &line(&a) + &line(&b);
     let ran = run_with(&generate(&model, "-n 4"), input.as_bytes());
-    let reused: Vec<usize> =
-        ran.err.lines().filter_map(|l| number(l, "[KV-PREFIX] reused ")).collect();
+    let reused: Vec<usize> = ran.err.lines().filter_map(|l| number(l, "[KV-PREFIX] reused ")).collect();
     assert_eq!(reused, [399, 499], "{}", ran.err);
     let none = run_with(&generate(&model, "-n 4 --no-prefix-kv"), input.as_bytes());
     assert_eq!(number(&none.err, "[KV-PREFIX] reused "), None);
@@ -202,8 +201,12 @@ fn only_new_blocks_are_written() {
     let more: Vec<u32> = ids(70, 9).into_iter().chain(ids(60, 4)).collect();
     assert_eq!(ask(&with(&more)), 16);
     // Bytes: a header page and the block for each.
-    let block = files(&dir).iter().filter(|(path, _)| path.extension().is_some_and(|e| e == "kv"))
-        .map(|(_, bytes)| *bytes).max().unwrap();
+    let block = files(&dir)
+        .iter()
+        .filter(|(path, _)| path.extension().is_some_and(|e| e == "kv"))
+        .map(|(_, bytes)| *bytes)
+        .max()
+        .unwrap();
     let report: serde_json::Value = serde_json::from_str(&run(&["inspect", &model, "--json"]).ok()).unwrap();
     println!("{block} bytes a block; {}", report["architecture"]);
     assert!(block as usize > HEADER_BYTES);
@@ -224,7 +227,11 @@ fn caches_of_another_model_type_or_quantisation_are_not_used_and_the_log_says_wh
     let differs = |model: &str, more: &str, part: &str| {
         let ran = seen(model, more);
         assert_eq!(number(&ran.err, "[KV-DISK] loaded "), None, "{}", ran.err);
-        assert!(ran.err.lines().any(|l| l.starts_with("[KV-DISK] ") && l.contains(part)), "{part}: {}", ran.err);
+        assert!(
+            ran.err.lines().any(|l| l.starts_with("[KV-DISK] ") && l.contains(part)),
+            "{part}: {}",
+            ran.err
+        );
         let cold = run_with(&generate(model, &format!("-n 3 {more}")), line(&prompt).as_bytes());
         assert_eq!(ran.ok(), cold.ok());
     };
@@ -259,9 +266,8 @@ fn two_processes_share_a_folder() {
         (0..2).map(|_| Server::start(&with_dir(&model, &dir, "-n 4 --batch 32"))).collect();
     for turn in 0..6 {
         // Both save the same blocks at once, then different ones.
-        let prompts: Vec<Vec<u32>> = (0..2)
-            .map(|i| head.iter().copied().chain(ids(40 + turn * 30, turn + i * 7)).collect())
-            .collect();
+        let prompts: Vec<Vec<u32>> =
+            (0..2).map(|i| head.iter().copied().chain(ids(40 + turn * 30, turn + i * 7)).collect()).collect();
         servers.iter_mut().zip(&prompts).for_each(|(server, prompt)| server.say(&line(prompt)));
         for (server, prompt) in servers.iter_mut().zip(&prompts) {
             let want = run_with(&generate(&model, "-n 4 --quiet"), line(prompt).as_bytes()).ok();
@@ -283,7 +289,8 @@ fn a_chat_that_was_killed_goes_on() {
     let (dir, talk) = (fresh("chat"), scratch().join("talk.jsonl"));
     let _ = std::fs::remove_file(&talk);
     let line = |more: &str| {
-        let line = format!("chat -m {model} --temp 0 -n 40 --ignore-eos --ctx 600 --history {}", talk.display());
+        let line =
+            format!("chat -m {model} --temp 0 -n 40 --ignore-eos --ctx 600 --history {}", talk.display());
         words(&format!("{line} {more}"))
     };
     let disk = format!("--disk-kv {}", dir.display());
@@ -343,10 +350,8 @@ fn the_limits_hold() {
     };
     let most = block * 20;
     let input: String = (2..8).map(|seed| line(&prompt(seed))).collect();
-    let ran = run_with(
-        &with_dir(&model, &dir, &format!("-n 1 --disk-kv-max-bytes {most}")),
-        input.as_bytes(),
-    );
+    let ran =
+        run_with(&with_dir(&model, &dir, &format!("-n 1 --disk-kv-max-bytes {most}")), input.as_bytes());
     assert_eq!(ran.code, 0, "{}", ran.err);
     let bytes: u64 = files(&dir).iter().map(|(_, bytes)| *bytes).sum();
     assert!(bytes <= most, "{bytes} of {most}");
@@ -369,11 +374,8 @@ fn verify_passes_here() {
 
 #[test]
 fn the_experiment_of_the_bench_runs() {
-    let args = words(&format!(
-        "bench -m {} --restore 200 --more 5 --json --dir {}",
-        qwen2(),
-        scratch().display()
-    ));
+    let args =
+        words(&format!("bench -m {} --restore 200 --more 5 --json --dir {}", qwen2(), scratch().display()));
     let report: serde_json::Value = serde_json::from_str(&run(&args).ok()).unwrap();
     assert_eq!(report["loaded_tokens"], 200);
     assert!(report["ratio"].as_f64().unwrap() > 0.0);

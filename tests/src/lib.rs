@@ -1,5 +1,6 @@
 //! Helpers shared by the integration tests: fixtures, models, comparisons.
 
+pub mod block;
 pub mod fuzz_gguf;
 pub mod fuzz_tokenizer;
 pub mod gguf_writer;

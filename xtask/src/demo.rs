@@ -3,8 +3,8 @@
 //!
 //! It runs the very binary a user runs, so what it shows is what a user gets.
 
-use crate::{life, model};
 use crate::sh::{self, Context, Failure, Outcome};
+use crate::{life, model};
 use std::ffi::OsString;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::path::Path;
@@ -30,8 +30,10 @@ pub fn main(words: Vec<OsString>) -> Outcome {
         let Long("help") = arg else {
             return Err(arg.unexpected().into());
         };
-        println!("Usage: cargo xtask demo\n\nFetches a real model, lets kinglet answer three \
-             prompts,\nand shows that a conversation goes on after kill -9.");
+        println!(
+            "Usage: cargo xtask demo\n\nFetches a real model, lets kinglet answer three \
+             prompts,\nand shows that a conversation goes on after kill -9."
+        );
         return Ok(());
     }
     eprintln!("demo: building kinglet (release)");

@@ -128,7 +128,8 @@ mod tests {
 
     #[test]
     fn the_time_is_found_in_the_report() {
-        let line = "[kinglet] prompt 31 tokens 180.1 tok/s, first token after 186 ms, reply 3 tokens 9.0 tok/s";
+        let line =
+            "[kinglet] prompt 31 tokens 180.1 tok/s, first token after 186 ms, reply 3 tokens 9.0 tok/s";
         assert_eq!(first_token_ms(line), Some(186.0));
         assert_eq!(first_token_ms("[kinglet] /help explains"), None);
     }

@@ -17,7 +17,7 @@
 
 use super::{BLOCK_TOKENS, KvType};
 use crate::cast;
-use crate::config::Config;
+use crate::config::{self, Config};
 
 /// Sizes of a model's KV blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,6 +40,22 @@ impl Geometry {
             n_layers: config.n_layers,
             n_kv_heads: config.n_kv_heads,
             head_dim: config.head_dim,
+        }
+    }
+
+    /// The first size that no model has, by name: the ranges are those of [`Config::check`]. Bytes of a
+    /// block of a geometry that passes are below 2^39.
+    pub fn check(&self) -> Option<(&'static str, usize)> {
+        let ranges = [
+            ("n_layers", self.n_layers, config::MAX_LAYERS),
+            ("n_kv_heads", self.n_kv_heads, config::MAX_HEADS),
+            ("head_dim", self.head_dim, config::MAX_HEAD_DIM),
+        ];
+        let out = ranges.iter().find(|(_, found, most)| *found == 0 || *found > *most as usize);
+        match out {
+            Some(&(name, found, _)) => Some((name, found)),
+            None if !self.head_dim.is_multiple_of(16) => Some(("head_dim", self.head_dim)),
+            None => None,
         }
     }
 

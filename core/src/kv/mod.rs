@@ -10,11 +10,15 @@
 
 pub(crate) mod block;
 mod error;
+pub mod fault;
+pub mod file;
+pub mod header;
 pub mod id;
 pub mod identity;
 mod index;
 pub mod layout;
 mod lru;
+pub mod pack;
 pub mod pool;
 mod reuse;
 mod saves;
@@ -23,6 +27,8 @@ mod tests;
 
 pub use block::SaveState;
 pub use error::KvError;
+pub use fault::{Fault, ReadError, Refusal, WriteError};
+pub use header::{Contents, Header};
 pub use id::{BlockId, ContentId};
 pub use identity::Identity;
 pub use layout::{Geometry, HeadF32, HeadQ8};
