@@ -172,9 +172,8 @@ impl Drop for Process {
 /// The command line of [`Process`]: what the user set, where it matters here.
 fn arguments(setup: &Setup, dir: &Path, ctx: usize) -> Vec<OsString> {
     let model = setup.model.clone().unwrap_or_default();
-    let mut words: Vec<OsString> = ["generate", "--jsonl", "-n", "1", "--disk-kv-sync", "--disk-kv"]
-        .map(OsString::from)
-        .to_vec();
+    let mut words: Vec<OsString> =
+        ["generate", "--jsonl", "-n", "1", "--disk-kv-sync", "--disk-kv"].map(OsString::from).to_vec();
     words.extend([dir.into(), "-m".into(), PathBuf::from(model).into()]);
     let mut add = |flag: &str, value: String| words.extend([flag.into(), value.into()]);
     add("--ctx", setup.ctx.unwrap_or(0).max(ctx).to_string());

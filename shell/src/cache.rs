@@ -162,7 +162,8 @@ impl Cache {
         }
         // The whole block may be there though only its beginning is wanted, as for a prompt that is asked
         // again: then all of its contents are known.
-        let whole = (len + BLOCK_TOKENS <= self.contents.len()).then_some((len + BLOCK_TOKENS, most - len));
+        let end = len + BLOCK_TOKENS;
+        let whole = (most < end && end <= self.contents.len()).then_some((end, most - len));
         engine.truncate(seq, len).map_err(Failure::new)?;
         let tail = self.tail(engine, seq, len, most)?;
         for (end, count) in whole.into_iter().chain([(len + tail, tail)]) {

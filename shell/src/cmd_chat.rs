@@ -138,7 +138,9 @@ impl Chat {
                 let _ = err.write_all(b"> ").and_then(|()| err.flush());
             }
             // While the user thinks and types, what is left of the last turn goes to the disk.
-            let read = lines.line(&mut || self.session.save_more()).map_err(|e| Failure::new(format_args!("standard input: {e}")))?;
+            let read = lines
+                .line(&mut || self.session.save_more())
+                .map_err(|e| Failure::new(format_args!("standard input: {e}")))?;
             let line = match read {
                 Line::End => return Ok(()),
                 Line::Interrupted if !terminal || signal::terminated() => return Err(Failure::Interrupted),

@@ -86,7 +86,12 @@ impl Run<'_> {
     fn all(&mut self) -> Result<(), Failure> {
         let mut session = Session::start(self.model, &self.setup)?;
         self.want = score(&mut session, &self.ids)?;
-        note(format_args!("cold, {} threads, kernels {}: {} tokens", session.threads(), self.setup.isa.name(), self.ids.len()));
+        note(format_args!(
+            "cold, {} threads, kernels {}: {} tokens",
+            session.threads(),
+            self.setup.isa.name(),
+            self.ids.len()
+        ));
         self.batches()?;
         self.threads(session.threads())?;
         self.memory(&mut session)?;

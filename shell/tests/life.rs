@@ -3,8 +3,9 @@
 mod common;
 
 use common::{command, fixture, qwen2, qwen3, run, run_with, scratch, words, write};
+use kinglet_core::kv::file::read_header;
 use kinglet_core::kv::header::HEADER_BYTES;
-use kinglet_core::kv::{BLOCK_TOKENS, BlockId, ContentId, read_header};
+use kinglet_core::kv::{BLOCK_TOKENS, BlockId, ContentId};
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};

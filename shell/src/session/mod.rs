@@ -18,8 +18,8 @@ use crate::setup::Setup;
 use crate::term;
 use crate::trace::{self, log};
 use kinglet_core::config::Config;
-use kinglet_core::token::TokenizerRequirements;
 use kinglet_core::kv::BlockId;
+use kinglet_core::token::TokenizerRequirements;
 use kinglet_core::{Engine, Limits, Memory, Requirements, SeqId, Workers};
 
 /// Context where neither the user nor the model says less.
