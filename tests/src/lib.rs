@@ -1,10 +1,12 @@
 //! Helpers shared by the integration tests: fixtures, models, comparisons.
 
 pub mod block;
+pub mod chain;
 pub mod fuzz_gguf;
 pub mod fuzz_tokenizer;
 pub mod gguf_writer;
 pub mod isas;
+pub mod medium;
 pub mod model;
 pub mod naive;
 pub mod random_model;
