@@ -81,4 +81,35 @@ impl Blocks<'_> {
         }
         found
     }
+
+    /// Discards partial blocks that hold no more than the beginning of `block`.
+    pub fn discard_prefixes(&mut self, parent: &Parent, block: u32, count: usize) {
+        let is_prefix = |pool: &Self, other: u32| {
+            let n = pool.get(other).count as usize;
+            n < count && pool.contents(other)[..n] == pool.contents(block)[..n]
+        };
+        loop {
+            let other = self.children(parent).find(|other| is_prefix(self, *other));
+            let Some(other) = other else { return };
+            self.discard(other);
+        }
+    }
+
+    /// Discards the children of a block, and theirs; nobody may hold them.
+    pub fn discard_below(&mut self, block: u32) {
+        let mut at = block;
+        loop {
+            let here = Parent { block: at, id: self.get(at).id };
+            let child = self.children(&here).next();
+            if let Some(child) = child {
+                at = child;
+            } else if at == block {
+                return;
+            } else {
+                let parent = self.get(at).parent;
+                self.discard(at);
+                at = parent;
+            }
+        }
+    }
 }

@@ -64,6 +64,10 @@ pub struct BlockInfo<'a> {
     pub children: usize,
     /// The block that it follows; `None` for the first of a sequence, and if it is not indexed.
     pub parent: Option<u32>,
+    /// The name of the block that it follows, or of the root, if indexed.
+    pub parent_id: BlockId,
+    /// Its own, if it is whole.
+    pub id: BlockId,
     /// Its place in its sequence, if indexed.
     pub position: usize,
     /// Whether it stands in a file.
@@ -156,6 +160,8 @@ impl Pool<'_> {
             protected: record.is(PROTECTED),
             children: record.children as usize,
             parent: (record.parent != NONE).then_some(record.parent),
+            parent_id: record.parent_id,
+            id: record.id,
             position: record.position as usize,
             save: record.save_state(),
             contents: &self.blocks.contents(block)[..record.count as usize],
