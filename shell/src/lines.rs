@@ -6,6 +6,7 @@
 
 use crate::signal;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
 use std::io::{self, BufRead, Read};
 use std::os::fd::AsFd;
 
@@ -24,6 +25,8 @@ pub enum Line {
 
 /// How long to wait for input between two calls of what is done meanwhile.
 const IDLE: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
+/// As [`IDLE`], once there is nothing left to do.
+const REST: Timespec = Timespec { tv_sec: 0, tv_nsec: 250_000_000 };
 
 /// Longest line that is kept: far more than any context.
 const MAX_LINE_BYTES: usize = 64 << 20;
@@ -72,15 +75,19 @@ impl Lines {
     pub fn line(&mut self, idle: &mut dyn FnMut() -> bool) -> io::Result<Line> {
         let mut busy = true;
         self.line_from(&mut |part| {
-            while busy && !signal::interrupted() {
-                busy = idle();
+            // It never waits in `read`: a signal that came just before would go unseen.
+            while !signal::interrupted() {
+                busy = busy && idle();
                 let stdin = io::stdin();
                 let mut fds = [PollFd::new(&stdin, PollFlags::IN)];
-                if busy && poll(&mut fds, Some(&IDLE)) != Ok(0) {
-                    break;
+                match poll(&mut fds, Some(if busy { &IDLE } else { &REST })) {
+                    Ok(0) | Err(Errno::INTR) => {}
+                    // A signal goes before what came with it.
+                    _ if signal::interrupted() => {}
+                    _ => return Ok(rustix::io::read(io::stdin().as_fd(), part)?),
                 }
             }
-            Ok(rustix::io::read(io::stdin().as_fd(), part)?)
+            Err(io::ErrorKind::Interrupted.into())
         })
     }
 

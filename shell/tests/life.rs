@@ -10,7 +10,7 @@ use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 /// Ids that tiny models know.
 fn ids(n: usize, seed: usize) -> Vec<u32> {
@@ -349,15 +349,21 @@ fn the_limits_hold() {
         run_with(&with_dir(&model, &dir, "-n 1"), line(&prompt(1)).as_bytes()).ok();
         files(&dir).iter().map(|(_, bytes)| *bytes).max().unwrap()
     };
-    let most = block * 20;
     let input: String = (2..8).map(|seed| line(&prompt(seed))).collect();
-    let ran =
-        run_with(&with_dir(&model, &dir, &format!("-n 1 --disk-kv-max-bytes {most}")), input.as_bytes());
+    run_with(&with_dir(&model, &dir, "-n 1"), input.as_bytes()).ok();
+    // An hour passes.
+    let hour = SystemTime::now() - Duration::from_secs(3600);
+    for (path, _) in files(&dir) {
+        std::fs::File::open(path).unwrap().set_modified(hour).unwrap();
+    }
+    let most = block * 20;
+    let limited = with_dir(&model, &dir, &format!("-n 1 --disk-kv-max-bytes {most}"));
+    let ran = run_with(&limited, line(&prompt(8)).as_bytes());
     assert_eq!(ran.code, 0, "{}", ran.err);
     let bytes: u64 = files(&dir).iter().map(|(_, bytes)| *bytes).sum();
     assert!(bytes <= most, "{bytes} of {most}");
     // What was used last is there still.
-    let ran = run_with(&with_dir(&model, &dir, "-n 1"), line(&prompt(7)).as_bytes());
+    let ran = run_with(&with_dir(&model, &dir, "-n 1"), line(&prompt(8)).as_bytes());
     assert_eq!(number(&ran.err, "[KV-DISK] loaded "), Some(299), "{}", ran.err);
 }
 
