@@ -63,6 +63,7 @@ pub fn command(words: &mut Words) -> Result<(), Failure> {
     }
     let path = words.need(setup.model.clone(), "-m FILE")?;
     setup.cache.check(words)?;
+    setup.several = true;
     let (history, mut turns, cut) = History::open(history)?;
     if cut > 0 {
         note(format_args!("the history's last line was not finished ({cut} bytes); it is left out"));

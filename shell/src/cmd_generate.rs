@@ -61,6 +61,7 @@ pub fn command(words: &mut Words) -> Result<(), Failure> {
     };
     let most = words.need(most, "-n N")?;
     setup.cache.check(words)?;
+    setup.several = jsonl;
 
     let model = Model::open(&path)?;
     let tokenizer = if stop_eos { Some(Vocabulary::open(&model)?.tokenizer) } else { None };

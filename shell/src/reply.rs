@@ -8,7 +8,7 @@ use crate::memory;
 use crate::session::{Reused, Session};
 use crate::setup::Setup;
 use crate::signal;
-use crate::term::{Output, StatusLine, log_line, stderr_is_terminal};
+use crate::term::{Output, StatusLine, stderr_is_terminal};
 use core::time::Duration;
 use kinglet_core::token::{StreamDecoder, Tokenizer};
 use std::time::Instant;
@@ -86,13 +86,13 @@ impl Report {
     /// As [`Session::begin`] and [`Session::prefill`].
     pub fn read(&mut self, session: &mut Session, ids: &[u32], setup: &Setup) -> Result<(), Failure> {
         self.reused = session.begin(ids)?;
-        if self.reused.tokens > 0 && !setup.quiet {
-            log_line(format_args!("[KV-PREFIX] reused {} tokens", self.reused.tokens));
+        if self.reused.tokens > 0 {
+            setup.tell(format_args!("[KV-PREFIX] reused {} tokens", self.reused.tokens));
         }
-        if self.reused.disk > 0 && !setup.quiet {
+        if self.reused.disk > 0 {
             let ms = fixed(self.reused.time.as_secs_f64() * 1e3, 1);
             let (tokens, file) = (self.reused.tokens, session.loaded_file());
-            log_line(format_args!("[KV-DISK] loaded {tokens}-token KV prefix from {file} in {ms} ms"));
+            setup.tell(format_args!("[KV-DISK] loaded {tokens}-token KV prefix from {file} in {ms} ms"));
         }
         let start = Instant::now();
         let mut line = StatusLine::new(!setup.quiet && stderr_is_terminal());
@@ -106,10 +106,8 @@ impl Report {
         };
         session.prefill(&ids[self.reused.tokens..], &mut progress)?;
         drop(line);
-        if !setup.quiet {
-            let ms = fixed(self.prompt_time.as_secs_f64() * 1e3, 1);
-            log_line(format_args!("[PREFILL-TIMING] n={} total={ms} ms", self.prompt_tokens));
-        }
+        let ms = fixed(self.prompt_time.as_secs_f64() * 1e3, 1);
+        setup.tell(format_args!("[PREFILL-TIMING] n={} total={ms} ms", self.prompt_tokens));
         Ok(())
     }
 

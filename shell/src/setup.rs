@@ -60,6 +60,8 @@ pub struct Setup {
     pub logit_rows: usize,
     /// The life of the KV cache; its flags are those of the commands that use it.
     pub cache: CacheFlags,
+    /// Whether there will be several prompts, so that it is told where their beginnings come from.
+    pub several: bool,
 }
 
 impl Default for Setup {
@@ -77,6 +79,7 @@ impl Default for Setup {
             quiet: false,
             logit_rows: 1,
             cache: CacheFlags::default(),
+            several: false,
         }
     }
 }
@@ -110,6 +113,13 @@ impl Setup {
             _ => return Ok(false),
         }
         Ok(true)
+    }
+
+    /// A line about the cache, where it has a life that is worth telling.
+    pub fn tell(&self, line: core::fmt::Arguments<'_>) {
+        if !self.quiet && (self.several || self.cache.disk.is_some()) {
+            crate::term::log_line(line);
+        }
     }
 
     /// One line to standard error, unless `--quiet`.

@@ -15,10 +15,9 @@ use crate::map;
 use crate::memory::{self, Budget};
 use crate::pool::Pool;
 use crate::setup::Setup;
-use crate::term;
 use crate::trace::{self, log};
 use kinglet_core::config::Config;
-use kinglet_core::kv::BlockId;
+use kinglet_core::kv::{BLOCK_TOKENS, BlockId};
 use kinglet_core::token::TokenizerRequirements;
 use kinglet_core::{Engine, Limits, Memory, Requirements, SeqId, Workers};
 
@@ -124,10 +123,8 @@ impl Session {
         let root = cache.root(b"");
         let seq = engine.open_under(root).map_err(Failure::new)?;
         let pool = start_pool(setup)?;
-        if !setup.quiet {
-            let (ctx, block) = (limits.max_seq, kinglet_core::kv::BLOCK_TOKENS);
-            term::log_line(format_args!("inference state ready (max_seq={ctx}, kv_bs={block})"));
-        }
+        let (ctx, block) = (limits.max_seq, BLOCK_TOKENS);
+        setup.tell(format_args!("inference state ready (max_seq={ctx}, kv_bs={block})"));
         Ok(Session {
             pool,
             cache,
