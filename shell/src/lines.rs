@@ -5,6 +5,7 @@
 //! Ctrl-C; [`Lines`] reads the descriptor directly.
 
 use crate::signal;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::io::{self, BufRead, Read};
 use std::os::fd::AsFd;
 
@@ -20,6 +21,9 @@ pub enum Line {
     /// Nothing more will come.
     End,
 }
+
+/// How long to wait for input between two calls of what is done meanwhile.
+const IDLE: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
 
 /// Longest line that is kept: far more than any context.
 const MAX_LINE_BYTES: usize = 64 << 20;
@@ -60,12 +64,24 @@ impl Lines {
         Lines { bytes: Vec::new(), searched: 0, ended: false }
     }
 
-    /// Waits for the next line.
+    /// Waits for the next line, and calls `idle` every now and then meanwhile, until it says that there is
+    /// nothing left to do.
     ///
     /// # Errors
     /// Of the read; a line beyond all reason.
-    pub fn line(&mut self) -> io::Result<Line> {
-        self.line_from(&mut |part| Ok(rustix::io::read(io::stdin().as_fd(), part)?))
+    pub fn line(&mut self, idle: &mut dyn FnMut() -> bool) -> io::Result<Line> {
+        let mut busy = true;
+        self.line_from(&mut |part| {
+            while busy && !signal::interrupted() {
+                busy = idle();
+                let stdin = io::stdin();
+                let mut fds = [PollFd::new(&stdin, PollFlags::IN)];
+                if busy && poll(&mut fds, Some(&IDLE)) != Ok(0) {
+                    break;
+                }
+            }
+            Ok(rustix::io::read(io::stdin().as_fd(), part)?)
+        })
     }
 
     fn line_from(&mut self, read: &mut dyn FnMut(&mut [u8]) -> io::Result<usize>) -> io::Result<Line> {

@@ -1,5 +1,6 @@
 //! The flags that every command with an engine has. Must not know the commands.
 
+use crate::cache_flags::CacheFlags;
 use crate::cpus;
 use crate::failure::Failure;
 use crate::trace;
@@ -57,6 +58,8 @@ pub struct Setup {
     pub quiet: bool,
     /// Rows of logits computed at a time; no flag of its own.
     pub logit_rows: usize,
+    /// The life of the KV cache; its flags are those of the commands that use it.
+    pub cache: CacheFlags,
 }
 
 impl Default for Setup {
@@ -73,6 +76,7 @@ impl Default for Setup {
             trace: None,
             quiet: false,
             logit_rows: 1,
+            cache: CacheFlags::default(),
         }
     }
 }
