@@ -2,6 +2,7 @@
 
 pub mod block;
 pub mod chain;
+pub mod fuzz_block;
 pub mod fuzz_gguf;
 pub mod fuzz_pool;
 pub mod fuzz_tokenizer;
