@@ -8,7 +8,7 @@ use crate::trace;
 use crate::words::{Words, nearest};
 use crate::{
     cmd_bench, cmd_chat, cmd_convert, cmd_generate, cmd_inspect, cmd_lines, cmd_logits, cmd_perplexity,
-    cmd_run, cmd_verify,
+    cmd_run, cmd_verify, kv_cmd,
 };
 use core::fmt::Write as _;
 use lexopt::Parser;
@@ -49,6 +49,12 @@ const COMMANDS: &[Command] = &[
         summary: "write a model file with weights of another type",
         help: cmd_convert::HELP,
         run: cmd_convert::command,
+    },
+    Command {
+        name: "kv",
+        summary: "list, check, remove, copy KV caches",
+        help: kv_cmd::HELP,
+        run: kv_cmd::command,
     },
     Command {
         name: "logits",

@@ -25,6 +25,7 @@ pub mod generate;
 pub mod history;
 pub mod ids;
 pub mod inspect_text;
+pub mod kv_cmd;
 pub mod lines;
 pub mod loader;
 pub mod map;

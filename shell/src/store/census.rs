@@ -13,7 +13,7 @@ use kinglet_core::kv::{BlockId, file};
 
 /// A temporary file that nobody has touched for so long has no writer. Its process may be on another machine,
 /// so that its number says nothing.
-const STALE_SECONDS: i64 = 60 * 60;
+pub const STALE_SECONDS: i64 = 60 * 60;
 /// The directory is counted again when this part of the limit has been written.
 const RECOUNT_PART: u64 = 16;
 

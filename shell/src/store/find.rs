@@ -21,7 +21,7 @@ pub enum Found {
 
 /// A file's time says how often it was used, in its nanoseconds; so many at most. A file that was never used
 /// has none, unless somebody else has set its time.
-const HITS_MOST: u32 = 999_999;
+pub const HITS_MOST: u32 = 999_999;
 
 /// Why a file is set aside.
 #[derive(Clone, Copy)]

@@ -26,6 +26,7 @@ pub use medium::Medium;
 pub use ring::{Finished, Outcome};
 pub use status::{Pause, Status};
 pub use writer::BACK_OFF;
+pub(crate) use {census::STALE_SECONDS, find::HITS_MOST, shared::read_small};
 
 use crate::failure::Failure;
 use crate::thread::Thread;

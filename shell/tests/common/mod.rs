@@ -1,6 +1,8 @@
 //! The built binary and the fixtures for it. Must not know what is tested.
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
+pub mod cache;
+
 use flate2::read::GzDecoder;
 use std::ffi::OsStr;
 use std::io::{Read, Write};
