@@ -34,7 +34,16 @@ unsafe impl Pod for f32 {}
 unsafe impl Pod for crate::ops::BlockQ32 {}
 // SAFETY: repr(C) of f32, [i16; 16], [i8; 256], [i8; 256]: 548 bytes, no padding, every bit pattern is valid.
 unsafe impl Pod for crate::ops::BlockQ256 {}
+// SAFETY: repr(transparent) over u64.
+unsafe impl Pod for crate::kv::ContentId {}
+// SAFETY: repr(C) of two [u8; 16], u64, five u32, two u8, [u8; 2]: 64 bytes, no padding, every bit pattern
+// is valid.
+unsafe impl Pod for crate::kv::block::Block {}
+// SAFETY: repr(C) of [u8; 16] and two u32: 24 bytes, no padding, every bit pattern is valid.
+unsafe impl Pod for crate::kv::pool::Seq {}
 
+const _: () = assert!(size_of::<crate::kv::block::Block>() == 64);
+const _: () = assert!(size_of::<crate::kv::pool::Seq>() == 24);
 const _: () = assert!(size_of::<crate::ops::BlockQ32>() == 72);
 const _: () = assert!(size_of::<crate::ops::BlockQ256>() == 568);
 

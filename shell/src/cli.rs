@@ -8,7 +8,7 @@ use crate::trace;
 use crate::words::{Words, nearest};
 use crate::{
     cmd_bench, cmd_chat, cmd_convert, cmd_generate, cmd_inspect, cmd_lines, cmd_logits, cmd_perplexity,
-    cmd_run, kv_cmd,
+    cmd_run, cmd_verify, kv_cmd,
 };
 use core::fmt::Write as _;
 use lexopt::Parser;
@@ -37,6 +37,12 @@ const COMMANDS: &[Command] = &[
         summary: "measure how well a model predicts a text",
         help: cmd_perplexity::HELP,
         run: cmd_perplexity::command,
+    },
+    Command {
+        name: "verify",
+        summary: "check that this machine gives the one right answer",
+        help: cmd_verify::HELP,
+        run: cmd_verify::command,
     },
     Command {
         name: "convert",
@@ -93,7 +99,7 @@ pub fn main() -> ExitCode {
         Ok(()) => return ExitCode::SUCCESS,
         // Whoever closed the pipe has what they wanted.
         Err(Failure::PipeClosed) => return ExitCode::SUCCESS,
-        Err(Failure::Interrupted) => return ExitCode::from(signal::EXIT_INTERRUPTED),
+        Err(Failure::Interrupted) => return ExitCode::from(signal::exit_code()),
         Err(Failure::Help(text)) => match term::print(text) {
             Ok(()) | Err(Failure::PipeClosed) => return ExitCode::SUCCESS,
             Err(failure) => (failure, EXIT_FAILURE),
@@ -164,7 +170,7 @@ fn overview() -> String {
     text.push_str(
         "  help        'kinglet help COMMAND' explains a command and its flags\n\n\
          Replies go to standard output, everything else to standard error.\n\
-         Exit codes: 0 success, 1 failure, 2 wrong command line, 130 Ctrl-C.\n",
+         Exit codes: 0 success, 1 failure, 2 wrong command line, 130 Ctrl-C, 143 SIGTERM.\n",
     );
     text
 }

@@ -1,5 +1,6 @@
 //! `bench`: tokens per second, reading and writing. Must not know text.
 
+use crate::bench_restore;
 use crate::decimal::fixed;
 use crate::engine_flags;
 use crate::failure::Failure;
@@ -26,6 +27,10 @@ some repetitions after a warm-up, and its standard deviation.
       --reps N             repetitions (default 3)
       --depth N            tokens that stand in the context before, not timed (default 0)
       --no-warmup          no run before those that count: for instruction counts
+      --restore N          instead: a process reads N tokens and is killed, a new one gets them again with
+                           --more tokens behind and takes what it can from disk
+      --more N             tokens behind the restored ones (default 31)
+      --dir DIR            where --restore puts its cache (default: the system's folder for temporary files)
       --json               JSON in place of the table
 
 ",
@@ -48,6 +53,7 @@ struct Test {
 pub fn command(words: &mut Words) -> Result<(), Failure> {
     let mut setup = Setup::default();
     let (mut pp, mut tg, mut reps, mut depth) = (512usize, 128usize, 3usize, 0usize);
+    let (mut restore, mut more, mut dir) = (None, 31usize, std::env::temp_dir());
     let (mut as_json, mut warmup) = (false, true);
     while let Some(word) = words.advance()? {
         let Word::Flag(flag) = &word else { return Err(words.unknown(word)) };
@@ -57,6 +63,9 @@ pub fn command(words: &mut Words) -> Result<(), Failure> {
             "--reps" => reps = words.number(1..=1000)?,
             "--depth" => depth = words.number(0..=1 << 20)?,
             "--no-warmup" => warmup = false,
+            "--restore" => restore = Some(words.number(16..=1 << 20)?),
+            "--more" => more = words.number(1..=1 << 20)?,
+            "--dir" => dir = words.path()?,
             "--json" => as_json = true,
             flag if setup.accept(flag, words)? => {}
             _ => return Err(words.unknown(word)),
@@ -67,6 +76,13 @@ pub fn command(words: &mut Words) -> Result<(), Failure> {
         return Err(words.wrong("--pp 0 and --tg 0 leave nothing to measure"));
     }
     let model = Model::open(&path)?;
+    if let Some(prompt) = restore {
+        let vocab = model.config()?.vocab as u32;
+        let ids: Vec<u32> = (0..prompt + more).map(|i| token(i, vocab)).collect();
+        let measured = bench_restore::measure(&setup, &dir, &ids[..prompt], &ids[prompt..])?;
+        let text = if as_json { bench_restore::json(&measured) } else { bench_restore::table(&measured) };
+        return print(&text);
+    }
     // No more context than the tests need; --ctx asks for more.
     setup.ctx = Some(setup.ctx.unwrap_or(0).max(depth + pp).max(depth + tg + 1));
     let mut session = Session::start(&model, &setup)?;
@@ -99,11 +115,15 @@ pub fn command(words: &mut Words) -> Result<(), Failure> {
     if as_json { print(&to_json(&about, depth, &tests)) } else { print(&to_table(&about(), &tests)) }
 }
 
+/// Which tokens is all the same to a dense model; these differ from each other.
+fn token(i: usize, vocab: u32) -> u32 {
+    (i as u32).wrapping_mul(2_654_435_761) % vocab
+}
+
 /// One repetition, after `depth` tokens that are computed first: tokens per second.
 fn measure(session: &mut Session, depth: usize, prompt: usize, reply: usize) -> Result<f64, Failure> {
     let vocab = session.config().vocab as u32;
-    // Which tokens is all the same to a dense model; these differ from each other.
-    let token = |i: usize| (i as u32).wrapping_mul(2_654_435_761) % vocab;
+    let token = |i: usize| token(i, vocab);
     // Those of an earlier repetition are still there.
     session.keep(depth)?;
     let before: Vec<u32> = (session.tokens().len()..depth).map(token).collect();

@@ -2,6 +2,7 @@
 
 use crate::failure::Failure;
 use crate::generate::Stop;
+use crate::history::{History, Turn};
 use crate::lines::{Line, Lines};
 use crate::loader::Model;
 use crate::reply::{Report, Writer, was_interrupted};
@@ -12,7 +13,7 @@ use crate::signal;
 use crate::term::note;
 use crate::vocabulary::{Template, Vocabulary};
 use crate::words::{Word, Words};
-use crate::{engine_flags, sampling_flags};
+use crate::{cache_flags, engine_flags, sampling_flags};
 use kinglet_core::chat::Message;
 use std::io::{IsTerminal, Write};
 
@@ -26,9 +27,13 @@ to standard output. Ctrl-C ends a reply, Ctrl-D the program. A line that begins 
 
       --system TEXT        system message
       --no-think           Qwen3: answers without thinking first
+      --history FILE       keeps the conversation in FILE, a JSON object a line, and goes on with what is
+                           there; with --disk-kv a chat that was killed goes on at once
 
 ",
     sampling_flags!(),
+    "\n",
+    cache_flags!(),
     "\n",
     engine_flags!()
 );
@@ -44,17 +49,29 @@ Ctrl-C         ends a reply";
 /// Of the command line, the files, the engine.
 pub fn command(words: &mut Words) -> Result<(), Failure> {
     let (mut setup, mut sampling) = (Setup::default(), Sampling::default());
-    let (mut system, mut no_think) = (None, false);
+    let (mut system, mut no_think, mut history) = (None, false, None);
     while let Some(word) = words.advance()? {
         let Word::Flag(flag) = &word else { return Err(words.unknown(word)) };
         match flag.as_str() {
             "--system" => system = Some(words.text()?),
             "--no-think" => no_think = true,
-            flag if setup.accept(flag, words)? || sampling.accept(flag, words)? => {}
+            "--history" => history = Some(words.path()?),
+            flag if setup.accept(flag, words)? || setup.cache.accept(flag, words)? => {}
+            flag if sampling.accept(flag, words)? => {}
             _ => return Err(words.unknown(word)),
         }
     }
     let path = words.need(setup.model.clone(), "-m FILE")?;
+    setup.cache.check(words)?;
+    setup.several = true;
+    let (history, mut turns, cut) = History::open(history)?;
+    if cut > 0 {
+        note(format_args!("the history's last line was not finished ({cut} bytes); it is left out"));
+    }
+    if let Some(said) = turns.first().filter(|(role, _)| *role == "system").map(|(_, text)| text.clone()) {
+        turns.remove(0);
+        system = system.or(Some(said));
+    }
     let model = Model::open(&path)?;
     let config = model.config()?;
     let vocabulary = Vocabulary::open(&model)?;
@@ -78,10 +95,14 @@ pub fn command(words: &mut Words) -> Result<(), Failure> {
         writer,
         setup,
         system,
-        turns: Vec::new(),
+        history,
+        turns,
         reply,
     };
-    chat.talk()
+    let said = chat.talk();
+    // Whatever ended it: what was computed is worth keeping.
+    chat.session.finish(&chat.setup);
+    said
 }
 
 /// A conversation.
@@ -95,8 +116,9 @@ struct Chat {
     writer: Writer,
     setup: Setup,
     system: Option<String>,
-    /// Role and text.
-    turns: Vec<(&'static str, String)>,
+    history: History,
+    /// Role and text, without the system's.
+    turns: Vec<Turn>,
     /// Tokens of the reply being made; room for the whole context.
     reply: Vec<u32>,
 }
@@ -104,6 +126,9 @@ struct Chat {
 impl Chat {
     fn talk(&mut self) -> Result<(), Failure> {
         let terminal = std::io::stdin().is_terminal();
+        if !self.turns.is_empty() {
+            self.setup.note(format_args!("going on after {} messages", self.turns.len()));
+        }
         if terminal {
             self.setup.note(format_args!("/help explains, Ctrl-D ends"));
         }
@@ -113,10 +138,13 @@ impl Chat {
                 let mut err = std::io::stderr().lock();
                 let _ = err.write_all(b"> ").and_then(|()| err.flush());
             }
-            let read = lines.line().map_err(|e| Failure::new(format_args!("standard input: {e}")))?;
+            // While the user thinks and types, what is left of the last turn goes to the disk.
+            let read = lines
+                .line(&mut || self.session.save_more())
+                .map_err(|e| Failure::new(format_args!("standard input: {e}")))?;
             let line = match read {
                 Line::End => return Ok(()),
-                Line::Interrupted if !terminal => return Err(Failure::Interrupted),
+                Line::Interrupted if !terminal || signal::terminated() => return Err(Failure::Interrupted),
                 Line::Interrupted => {
                     let _ = std::io::stderr().lock().write_all(b"\n");
                     continue;
@@ -130,7 +158,7 @@ impl Chat {
             };
             match line.strip_prefix('/') {
                 _ if line.trim().is_empty() => {}
-                Some(command) if !self.obey(command) => return Ok(()),
+                Some(command) if !self.obey(command)? => return Ok(()),
                 Some(_) => {}
                 None => self.turn(line)?,
             }
@@ -138,18 +166,18 @@ impl Chat {
     }
 
     /// Does what a line after its `/` says; whether to go on.
-    fn obey(&mut self, command: &str) -> bool {
+    fn obey(&mut self, command: &str) -> Result<bool, Failure> {
         let (name, rest) = command.split_once(char::is_whitespace).unwrap_or((command, ""));
         match name {
-            "exit" | "quit" | "bye" => return false,
+            "exit" | "quit" | "bye" => return Ok(false),
             "clear" => {
-                self.turns.clear();
+                self.forget()?;
                 note(format_args!("the conversation is forgotten"));
             }
             "system" => {
                 let text = rest.trim();
                 self.system = (!text.is_empty()).then(|| String::from(text));
-                self.turns.clear();
+                self.forget()?;
                 note(format_args!("the system message is set, the conversation is forgotten"));
             }
             "help" | "?" => {
@@ -157,7 +185,24 @@ impl Chat {
             }
             other => note(format_args!("unknown command /{}; /help lists them", other.escape_debug())),
         }
-        true
+        Ok(true)
+    }
+
+    /// Forgets the conversation, here and in its file.
+    fn forget(&mut self) -> Result<(), Failure> {
+        self.turns.clear();
+        let system: Vec<Turn> = self.system.iter().map(|text| ("system", text.clone())).collect();
+        self.history.replace(&system)
+    }
+
+    /// Adds the turn that just ended to the file; before the first one goes the system's message.
+    fn remember(&self) -> Result<(), Failure> {
+        let new = &self.turns[self.turns.len() - 2..];
+        if self.turns.len() > 2 {
+            return self.history.add(new);
+        }
+        let system = self.system.iter().map(|text| ("system", text.clone()));
+        self.history.replace(&system.chain(new.iter().cloned()).collect::<Vec<Turn>>())
     }
 
     /// One turn of the user and the reply to it. Where that does not work the turn is taken back.
@@ -178,16 +223,12 @@ impl Chat {
             ));
             return Ok(());
         }
-        // The last token is computed again even if all are there: its logits are needed.
-        let reused = self.session.common_prefix(&ids).min(ids.len() - 1);
-        self.session.keep(reused)?;
-        if reused > 0 && !self.setup.quiet {
-            let _ = writeln!(std::io::stderr().lock(), "[KV-PREFIX] reused {reused} tokens");
-        }
-
         let mut report = Report::default();
-        let read = report.prefill(&mut self.session, &ids[reused..], &self.setup);
+        let read = report.read(&mut self.session, &ids, &self.setup);
         if was_interrupted(&read) {
+            if signal::terminated() {
+                return Err(Failure::Interrupted);
+            }
             self.turns.pop();
             note(format_args!("interrupted; your message is taken back"));
             return Ok(());
@@ -213,6 +254,8 @@ impl Chat {
         }
         let text = self.vocabulary.decode(&self.reply);
         self.turns.push(("assistant", text));
+        self.remember()?;
+        self.session.settle(&self.setup)?;
         if report.stop() == Some(Stop::ContextFull) {
             note(format_args!(
                 "context full: the reply is cut after {} tokens in all; /clear the conversation, or start \

@@ -213,7 +213,9 @@ fn memory(model: &Model, config: &Config, batch: usize) -> Value {
         for ctx in CONTEXTS {
             let setup = Setup { ctx: Some(ctx), kv_type, batch, ..Setup::default() };
             // Only a model of absurd dimensions has no answer; its row is left out.
-            let Ok(need) = session::budget(model, config, &session::limits(&setup, config)) else { continue };
+            let Ok(need) = session::budget(model, &setup, config, &session::limits(&setup, config)) else {
+                continue;
+            };
             rows.push(object(&mut [
                 ("ctx", Value::from(ctx)),
                 ("kv_type", Value::from(kv_type.name())),

@@ -11,7 +11,7 @@ use crate::setup::Setup;
 use crate::signal;
 use crate::vocabulary::{Template, Vocabulary};
 use crate::words::{Word, Words};
-use crate::{engine_flags, sampling_flags};
+use crate::{cache_flags, engine_flags, sampling_flags};
 use kinglet_core::chat::Message;
 use std::path::PathBuf;
 
@@ -30,6 +30,8 @@ Prompt:
 
 ",
     sampling_flags!(),
+    "\n",
+    cache_flags!(),
     "\n",
     engine_flags!()
 );
@@ -59,12 +61,14 @@ pub fn command(words: &mut Words) -> Result<(), Failure> {
             "--system" => system = Some(words.text()?),
             "--raw" => raw = true,
             "--no-think" => no_think = true,
-            flag if setup.accept(flag, words)? || sampling.accept(flag, words)? => {}
+            flag if setup.accept(flag, words)? || setup.cache.accept(flag, words)? => {}
+            flag if sampling.accept(flag, words)? => {}
             _ => return Err(words.unknown(word)),
         }
     }
     let path = words.need(setup.model.clone(), "-m FILE")?;
     let source = words.need(source, "-p TEXT (or --file FILE)")?;
+    setup.cache.check(words)?;
     if raw && (system.is_some() || no_think) {
         return Err(words.wrong("--raw has no template that --system or --no-think could change"));
     }
@@ -100,7 +104,7 @@ pub fn command(words: &mut Words) -> Result<(), Failure> {
     let most = sampling.most.unwrap_or(usize::MAX);
     signal::install();
     let mut report = Report::default();
-    let done = report.prefill(&mut session, &ids, &setup).and_then(|()| {
+    let done = report.read(&mut session, &ids, &setup).and_then(|()| {
         report.generate(&mut session, most, &mut chooser, &is_end, &mut |token| writer.push(token))
     });
     writer.end_line()?;
@@ -112,6 +116,7 @@ pub fn command(words: &mut Words) -> Result<(), Failure> {
     if matches!(done, Ok(()) | Err(Failure::Interrupted)) {
         report.print(&setup);
     }
+    session.finish(&setup);
     done
 }
 

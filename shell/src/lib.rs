@@ -1,5 +1,8 @@
 //! The std shell around `kinglet-core`: files, threads, terminal, command line.
 
+pub mod bench_restore;
+pub mod cache;
+pub mod cache_flags;
 pub mod chat_json;
 pub mod cli;
 pub mod cmd_bench;
@@ -13,11 +16,13 @@ pub mod cmd_perplexity;
 pub mod cmd_run;
 pub mod cmd_template;
 pub mod cmd_tokenize;
+pub mod cmd_verify;
 pub mod convert;
 pub mod cpus;
 pub mod decimal;
 pub mod failure;
 pub mod generate;
+pub mod history;
 pub mod ids;
 pub mod inspect_text;
 pub mod kv_cmd;

@@ -5,6 +5,8 @@
 //! Ctrl-C; [`Lines`] reads the descriptor directly.
 
 use crate::signal;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
 use std::io::{self, BufRead, Read};
 use std::os::fd::AsFd;
 
@@ -20,6 +22,11 @@ pub enum Line {
     /// Nothing more will come.
     End,
 }
+
+/// How long to wait for input between two calls of what is done meanwhile.
+const IDLE: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
+/// As [`IDLE`], once there is nothing left to do.
+const REST: Timespec = Timespec { tv_sec: 0, tv_nsec: 250_000_000 };
 
 /// Longest line that is kept: far more than any context.
 const MAX_LINE_BYTES: usize = 64 << 20;
@@ -60,12 +67,28 @@ impl Lines {
         Lines { bytes: Vec::new(), searched: 0, ended: false }
     }
 
-    /// Waits for the next line.
+    /// Waits for the next line, and calls `idle` every now and then meanwhile, until it says that there is
+    /// nothing left to do.
     ///
     /// # Errors
     /// Of the read; a line beyond all reason.
-    pub fn line(&mut self) -> io::Result<Line> {
-        self.line_from(&mut |part| Ok(rustix::io::read(io::stdin().as_fd(), part)?))
+    pub fn line(&mut self, idle: &mut dyn FnMut() -> bool) -> io::Result<Line> {
+        let mut busy = true;
+        self.line_from(&mut |part| {
+            // It never waits in `read`: a signal that came just before would go unseen.
+            while !signal::interrupted() {
+                busy = busy && idle();
+                let stdin = io::stdin();
+                let mut fds = [PollFd::new(&stdin, PollFlags::IN)];
+                match poll(&mut fds, Some(if busy { &IDLE } else { &REST })) {
+                    Ok(0) | Err(Errno::INTR) => {}
+                    // A signal goes before what came with it.
+                    _ if signal::interrupted() => {}
+                    _ => return Ok(rustix::io::read(io::stdin().as_fd(), part)?),
+                }
+            }
+            Err(io::ErrorKind::Interrupted.into())
+        })
     }
 
     fn line_from(&mut self, read: &mut dyn FnMut(&mut [u8]) -> io::Result<usize>) -> io::Result<Line> {

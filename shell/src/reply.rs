@@ -5,7 +5,7 @@ use crate::decimal::fixed;
 use crate::failure::Failure;
 use crate::generate::{self, Choose, Reply, Stop, rate};
 use crate::memory;
-use crate::session::Session;
+use crate::session::{Reused, Session};
 use crate::setup::Setup;
 use crate::signal;
 use crate::term::{Output, StatusLine, stderr_is_terminal};
@@ -74,25 +74,41 @@ impl Writer {
 pub struct Report {
     prompt_tokens: usize,
     prompt_time: Duration,
+    reused: Reused,
     reply: Option<Reply>,
 }
 
 impl Report {
-    /// Computes a prompt, with a progress line if it takes long and somebody watches.
+    /// Reads a prompt: takes over what the cache has of it and computes the rest, with a progress line if
+    /// it takes long and somebody watches.
     ///
     /// # Errors
-    /// As [`Session::prefill`].
-    pub fn prefill(&mut self, session: &mut Session, ids: &[u32], setup: &Setup) -> Result<(), Failure> {
+    /// As [`Session::begin`] and [`Session::prefill`].
+    pub fn read(&mut self, session: &mut Session, ids: &[u32], setup: &Setup) -> Result<(), Failure> {
+        self.reused = session.begin(ids)?;
+        if self.reused.tokens > 0 {
+            setup.tell(format_args!("[KV-PREFIX] reused {} tokens", self.reused.tokens));
+        }
+        if self.reused.disk > 0 {
+            let ms = fixed(self.reused.time.as_secs_f64() * 1e3, 1);
+            let (tokens, file) = (self.reused.tokens, session.loaded_file());
+            setup.tell(format_args!("[KV-DISK] loaded {tokens}-token KV prefix from {file} in {ms} ms"));
+        }
         let start = Instant::now();
         let mut line = StatusLine::new(!setup.quiet && stderr_is_terminal());
         let mut progress = |done: usize| {
             if start.elapsed() > PATIENCE {
-                line.show(format_args!("reading the prompt: {done} of {} tokens", ids.len()));
+                let all = ids.len() - self.reused.tokens;
+                line.show(format_args!("reading the prompt: {done} of {all} tokens"));
             }
             self.prompt_tokens = done;
             self.prompt_time = start.elapsed();
         };
-        session.prefill(ids, &mut progress)
+        session.prefill(&ids[self.reused.tokens..], &mut progress)?;
+        drop(line);
+        let ms = fixed(self.prompt_time.as_secs_f64() * 1e3, 1);
+        setup.tell(format_args!("[PREFILL-TIMING] n={} total={ms} ms", self.prompt_tokens));
+        Ok(())
     }
 
     /// Makes a reply of at most `most` tokens and shows it.
@@ -122,9 +138,11 @@ impl Report {
         let (tokens, steps, time) =
             self.reply.map_or((0, 0, Duration::ZERO), |r| (r.tokens, r.steps, r.time));
         setup.note(format_args!(
-            "prompt {} tokens {} tok/s, reply {tokens} tokens {} tok/s, peak memory {} MB",
+            "prompt {} tokens {} tok/s, first token after {} ms, reply {tokens} tokens {} tok/s, \
+             peak memory {} MB",
             self.prompt_tokens,
             fixed(rate(self.prompt_tokens, self.prompt_time), 1),
+            fixed((self.reused.time + self.prompt_time).as_secs_f64() * 1e3, 0),
             fixed(rate(steps, time), 1),
             fixed(memory::peak_resident().unwrap_or(0) as f64 / 1e6, 0),
         ));

@@ -1,5 +1,6 @@
 //! The flags that every command with an engine has. Must not know the commands.
 
+use crate::cache_flags::CacheFlags;
 use crate::cpus;
 use crate::failure::Failure;
 use crate::trace;
@@ -57,6 +58,10 @@ pub struct Setup {
     pub quiet: bool,
     /// Rows of logits computed at a time; no flag of its own.
     pub logit_rows: usize,
+    /// The life of the KV cache; its flags are those of the commands that use it.
+    pub cache: CacheFlags,
+    /// Whether there will be several prompts, so that it is told where their beginnings come from.
+    pub several: bool,
 }
 
 impl Default for Setup {
@@ -73,6 +78,8 @@ impl Default for Setup {
             trace: None,
             quiet: false,
             logit_rows: 1,
+            cache: CacheFlags::default(),
+            several: false,
         }
     }
 }
@@ -106,6 +113,13 @@ impl Setup {
             _ => return Ok(false),
         }
         Ok(true)
+    }
+
+    /// A line about the cache, where it has a life that is worth telling.
+    pub fn tell(&self, line: core::fmt::Arguments<'_>) {
+        if !self.quiet && (self.several || self.cache.disk.is_some()) {
+            crate::term::log_line(line);
+        }
     }
 
     /// One line to standard error, unless `--quiet`.

@@ -1,31 +1,36 @@
-//! Ctrl-C: the first one asks, the second one kills; and last words. Must not know what is being done.
+//! Ctrl-C and SIGTERM: the first one asks, the second one kills; and last words. Must not know what is being done.
 //!
 //! Handlers touch one atomic or call `write` and `_exit`: all are async-signal-safe.
 #![allow(unsafe_code)]
 
-use core::sync::atomic::{AtomicBool, Ordering};
+use core::sync::atomic::{AtomicI32, Ordering};
 
-/// Exit code of a program ended by Ctrl-C (128 + SIGINT), as shells expect it.
-pub const EXIT_INTERRUPTED: u8 = 130;
+/// The signal that asked for an end, or 0.
+static ASKED: AtomicI32 = AtomicI32::new(0);
 
-static INTERRUPTED: AtomicBool = AtomicBool::new(false);
+/// Exit code of a program ended by `signal`, as shells expect it.
+const fn exit_code_of(signal: libc::c_int) -> u8 {
+    128 + signal as u8
+}
 
-extern "C" fn on_interrupt(_signal: libc::c_int) {
-    if INTERRUPTED.swap(true, Ordering::Relaxed) {
+extern "C" fn on_interrupt(signal: libc::c_int) {
+    if ASKED.swap(signal, Ordering::Relaxed) != 0 {
         // SAFETY: `_exit` is async-signal-safe and runs no destructors.
-        unsafe { libc::_exit(libc::c_int::from(EXIT_INTERRUPTED)) }
+        unsafe { libc::_exit(libc::c_int::from(exit_code_of(signal))) }
     }
 }
 
 /// Installs the handler. Blocking reads return early (`EINTR`), so that a prompt can react.
 pub fn install() {
-    // SAFETY: zero is a valid value of every field of `sigaction` (no flags, empty mask, no handler);
-    // the handler is a function of the right signature that only does what a handler may.
-    unsafe {
-        let mut action: libc::sigaction = core::mem::zeroed();
-        action.sa_sigaction = on_interrupt as extern "C" fn(libc::c_int) as libc::sighandler_t;
-        // It fails for a wrong signal number only.
-        libc::sigaction(libc::SIGINT, &action, core::ptr::null_mut());
+    for signal in [libc::SIGINT, libc::SIGTERM] {
+        // SAFETY: zero is a valid value of every field of `sigaction` (no flags, empty mask, no handler);
+        // the handler is a function of the right signature that only does what a handler may.
+        unsafe {
+            let mut action: libc::sigaction = core::mem::zeroed();
+            action.sa_sigaction = on_interrupt as extern "C" fn(libc::c_int) as libc::sighandler_t;
+            // It fails for a wrong signal number only.
+            libc::sigaction(signal, &action, core::ptr::null_mut());
+        }
     }
 }
 
@@ -68,14 +73,27 @@ fn last_words(address: usize) -> [u8; LAST_WORDS.len()] {
 const LAST_WORDS: &[u8; 80] =
     b"\nkinglet: internal error at 0x________________; please report it with --version\n";
 
-/// Whether Ctrl-C was pressed since the last [`clear`].
+/// Whether the user (since the last [`clear`]) or the system asked for an end.
 pub fn interrupted() -> bool {
-    INTERRUPTED.load(Ordering::Relaxed)
+    ASKED.load(Ordering::Relaxed) != 0
 }
 
-/// Forgets a Ctrl-C that was answered.
+/// Whether the system wants the program to end: there is no going on after that.
+pub fn terminated() -> bool {
+    ASKED.load(Ordering::Relaxed) == libc::SIGTERM
+}
+
+/// Exit code of a program that ends because it was asked to: 130 for Ctrl-C, 143 for SIGTERM.
+pub fn exit_code() -> u8 {
+    match ASKED.load(Ordering::Relaxed) {
+        0 => exit_code_of(libc::SIGINT),
+        signal => exit_code_of(signal),
+    }
+}
+
+/// Forgets a Ctrl-C that was answered; SIGTERM is never forgotten.
 pub fn clear() {
-    INTERRUPTED.store(false, Ordering::Relaxed);
+    let _ = ASKED.compare_exchange(libc::SIGINT, 0, Ordering::Relaxed, Ordering::Relaxed);
 }
 
 #[cfg(test)]

@@ -71,6 +71,11 @@ pub fn note(line: fmt::Arguments<'_>) {
     let _ = writeln!(io::stderr().lock(), "[kinglet] {line}");
 }
 
+/// As [`note`], for lines with a mark of their own.
+pub fn log_line(line: fmt::Arguments<'_>) {
+    let _ = writeln!(io::stderr().lock(), "{line}");
+}
+
 /// Says on standard error why the program ends.
 pub fn complain(failure: &Failure) {
     let mut err = io::stderr().lock();

@@ -6,7 +6,7 @@ mod common;
 use core::alloc::{GlobalAlloc, Layout};
 use core::cell::Cell;
 use core::sync::atomic::{AtomicUsize, Ordering};
-use kinglet::generate::generate;
+use kinglet::generate::{Greedy, generate};
 use kinglet::loader::Model;
 use kinglet::sampling::Sampling;
 use kinglet::session::Session;
@@ -20,12 +20,19 @@ use std::path::Path;
 /// Allocations by any thread of this process.
 static ALLOCATIONS: AtomicUsize = AtomicUsize::new(0);
 
+thread_local! {
+    /// Allocations by this thread.
+    static MINE: Cell<usize> = const { Cell::new(0) };
+}
+
 struct Counting;
 
-// SAFETY: every call goes to `System` with the caller's arguments; counting touches one atomic.
+// SAFETY: every call goes to `System` with the caller's arguments; counting touches one atomic and one cell
+// of the thread, which needs no allocation and no end of its own.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
+        MINE.set(MINE.get() + 1);
         // SAFETY: the caller's promises are those that `System` asks for.
         unsafe { System.alloc(layout) }
     }
@@ -88,4 +95,27 @@ fn a_reply_allocates_nothing() {
         // Every frame ends with a zero; a step has several.
         assert!(bytes.iter().filter(|b| **b == 0).count() > 100);
     }
+    with_a_cache_on_disk(&model);
+}
+
+/// The thread that computes allocates nothing either when blocks go to the disk and come from it; the one that
+/// writes may.
+fn with_a_cache_on_disk(model: &Model) {
+    let dir = common::scratch().join("allocations");
+    let mut setup = Setup { ctx: Some(512), threads: Some(1), quiet: true, ..Setup::default() };
+    setup.cache.disk = Some(dir.clone());
+    let ids: Vec<u32> = (0..300).map(|i| i * 7 % 200).collect();
+    // The block in which the prompt ends has the first reply in it.
+    for from_disk in [0, 288] {
+        let mut session = Session::start(model, &setup).unwrap();
+        let before = MINE.get();
+        let reused = session.begin(&ids).unwrap();
+        session.prefill(&ids[reused.tokens..], &mut |_| {}).unwrap();
+        let reply = generate(&mut session, 50, &mut Greedy, &|_| false, &mut |_| Ok(()));
+        session.settle(&setup).unwrap();
+        assert_eq!(MINE.get() - before, 0, "{reused:?}");
+        assert_eq!((reply.unwrap().tokens, reused.disk), (50, from_disk));
+        session.finish(&setup);
+    }
+    std::fs::remove_dir_all(&dir).unwrap();
 }

@@ -16,8 +16,12 @@ fn a_reply_is_on_standard_output_and_its_numbers_are_the_last_line() {
     assert!(
         matches!(
             parts[..],
-            [n, "tokens", p, "tok/s,", "reply", "7", "tokens", r, "tok/s,", "peak", "memory", m, "MB"]
+            [
+                n, "tokens", p, "tok/s,", "first", "token", "after", t, "ms,", "reply", "7", "tokens", r, "tok/s,",
+                "peak", "memory", m, "MB"
+            ]
             if n.parse::<usize>().is_ok_and(|n| n > 0) && p.contains('.') && r.contains('.')
+                && t.parse::<usize>().is_ok()
                 && m.parse::<usize>().is_ok_and(|m| m > 0)
         ),
         "{numbers}"

@@ -2,13 +2,16 @@
 
 pub mod block;
 pub mod chain;
+pub mod fuzz_block;
 pub mod fuzz_gguf;
+pub mod fuzz_pool;
 pub mod fuzz_tokenizer;
 pub mod gguf_writer;
 pub mod isas;
 pub mod medium;
 pub mod model;
 pub mod naive;
+pub mod pool_model;
 pub mod random_model;
 pub mod reference;
 pub mod vocab;

@@ -2,6 +2,7 @@
 
 use core::sync::atomic::{AtomicUsize, Ordering};
 use kinglet_core::gguf::{Gguf, Meta, TensorInfo};
+use kinglet_core::kv::ContentId;
 use kinglet_core::par::Workers;
 use kinglet_core::weights::Layer;
 use kinglet_core::{
@@ -140,6 +141,16 @@ pub fn all_logits(
         engine.forward(workers, &[chunk], &mut |_, logits| out.extend_from_slice(logits))?;
     }
     Ok(out)
+}
+
+/// The tokens as contents of positions.
+pub fn contents(tokens: &[u32]) -> Vec<ContentId> {
+    tokens.iter().map(|t| ContentId::token(*t)).collect()
+}
+
+/// The logits as bits, which can be compared.
+pub fn bits(logits: &[f32]) -> Vec<u32> {
+    logits.iter().map(|l| l.to_bits()).collect()
 }
 
 /// Greedy continuation of a prompt by `n` tokens, without stopping, and the last logits used.

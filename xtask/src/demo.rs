@@ -1,9 +1,10 @@
-//! `cargo xtask demo`: builds kinglet, fetches a real model and asks it three questions.
+//! `cargo xtask demo`: builds kinglet, fetches a real model, asks it three questions and lets a conversation
+//! outlive its process.
 //!
 //! It runs the very binary a user runs, so what it shows is what a user gets.
 
-use crate::model;
 use crate::sh::{self, Context, Failure, Outcome};
+use crate::{life, model};
 use std::ffi::OsString;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::path::Path;
@@ -29,7 +30,10 @@ pub fn main(words: Vec<OsString>) -> Outcome {
         let Long("help") = arg else {
             return Err(arg.unexpected().into());
         };
-        println!("Usage: cargo xtask demo\n\nFetches a real model and lets kinglet answer three prompts.");
+        println!(
+            "Usage: cargo xtask demo\n\nFetches a real model, lets kinglet answer three \
+             prompts,\nand shows that a conversation goes on after kill -9."
+        );
         return Ok(());
     }
     eprintln!("demo: building kinglet (release)");
@@ -47,7 +51,7 @@ pub fn main(words: Vec<OsString>) -> Outcome {
     for (prompt, report) in PROMPTS.iter().zip(reports) {
         println!("  {report}\n    {prompt}");
     }
-    Ok(())
+    life::show(&binary, &model, include_str!("../../ARCHITECTURE.md"))
 }
 
 /// Runs `kinglet run` on one prompt, output going through, and returns its report line.

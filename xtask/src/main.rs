@@ -12,6 +12,7 @@ mod deploy;
 mod elf;
 mod emulator;
 mod fuzz;
+mod life;
 mod logs;
 mod mca;
 mod miri;
@@ -38,7 +39,11 @@ struct Task {
 
 /// All tasks, in the order of `cargo xtask help`.
 const TASKS: &[Task] = &[
-    Task { name: "demo", help: "fetch a real model and let kinglet answer three prompts", run: demo::main },
+    Task {
+        name: "demo",
+        help: "fetch a real model, ask it three questions, and let a conversation outlive kill -9",
+        run: demo::main,
+    },
     Task { name: "test", help: "everything CI runs; see `cargo xtask test --help`", run: test::main },
     Task {
         name: "model",

@@ -3,6 +3,7 @@
 //! Knows weights, kernels' entry points and the pool. Must not know text, threads or files.
 
 mod attend;
+mod cache;
 mod output;
 #[cfg(test)]
 mod schedule;
@@ -15,7 +16,7 @@ pub use trace::{Point, Trace};
 
 use crate::cast::{Arena, RegionError};
 use crate::config::Config;
-use crate::kv::{Geometry, KvError, KvType, Pool, SeqId};
+use crate::kv::{ContentId, Geometry, KvError, KvType, Pool, SeqId};
 use crate::log::log;
 use crate::ops::Isa;
 use crate::par::Workers;
@@ -32,7 +33,7 @@ pub struct Memory<'m> {
     pub kv: &'m mut [u8],
     /// Room of a step.
     pub scratch: &'m mut [u8],
-    /// Block tables.
+    /// Block tables, and what finds blocks again.
     pub index: &'m mut [u8],
 }
 
@@ -274,43 +275,6 @@ impl<'m> Engine<'m> {
         &self.limits
     }
 
-    /// The block pool, to look at.
-    pub fn pool(&self) -> &Pool<'m> {
-        &self.pool
-    }
-
-    /// Opens an empty sequence.
-    ///
-    /// # Errors
-    /// [`KvError::TooManySequences`].
-    pub fn open(&mut self) -> Result<SeqId, KvError> {
-        self.pool.open()
-    }
-
-    /// Ends a sequence; its blocks are free again.
-    ///
-    /// # Errors
-    /// [`KvError::UnknownSequence`].
-    pub fn close(&mut self, seq: SeqId) -> Result<(), KvError> {
-        self.pool.close(seq)
-    }
-
-    /// Tokens of a sequence so far.
-    ///
-    /// # Errors
-    /// [`KvError::UnknownSequence`].
-    pub fn len(&self, seq: SeqId) -> Result<usize, KvError> {
-        self.pool.len(seq)
-    }
-
-    /// Forgets a sequence's tokens from position `len` on.
-    ///
-    /// # Errors
-    /// [`KvError::UnknownSequence`].
-    pub fn truncate(&mut self, seq: SeqId, len: usize) -> Result<(), KvError> {
-        self.pool.truncate(seq, len)
-    }
-
     /// Does one step: continues every chunk's sequence by its tokens and hands the wanted logits,
     /// `[vocab]` each, to `sink`, chunk by chunk in order of position.
     ///
@@ -362,7 +326,8 @@ impl<'m> Engine<'m> {
         for chunk in chunks {
             let start = self.pool.len(chunk.seq)?;
             // Cannot fail: `check` counted the blocks of all chunks together.
-            self.pool.extend(chunk.seq, chunk.tokens.len())?;
+            let copy = self.pool.extend(chunk.seq, chunk.tokens.len())?;
+            self.copy_block(copy);
             let end = start + chunk.tokens.len();
             log!(
                 debug,
@@ -374,8 +339,11 @@ impl<'m> Engine<'m> {
             );
         }
         let done = self.step(workers, chunks, sink, trace);
-        if done.is_err() {
-            for chunk in chunks {
+        for chunk in chunks {
+            if done.is_ok() {
+                // Only now can others find the blocks: those of a failed step never are.
+                self.pool.commit(chunk.seq, &mut chunk.tokens.iter().map(|t| ContentId::token(*t)))?;
+            } else {
                 let len = self.pool.len(chunk.seq)?;
                 self.pool.truncate(chunk.seq, len - chunk.tokens.len())?;
             }
@@ -403,8 +371,8 @@ impl<'m> Engine<'m> {
         if tokens > most {
             return Err(ForwardError::BatchTooLarge { tokens, most });
         }
-        let free = self.pool.free_blocks();
-        if needed > free {
+        if !self.pool.has_free(needed) {
+            let free = self.pool.free_blocks();
             return Err(KvError::OutOfBlocks { needed, free }.into());
         }
         Ok(())

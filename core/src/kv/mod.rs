@@ -1,23 +1,40 @@
-//! The KV cache: blocks of 32 tokens of all layers, owned by sequences through block tables.
+//! The KV cache: blocks of 32 tokens of all layers, owned by sequences through block tables, and found
+//! again by what they hold.
+//!
+//! A sequence fills blocks of its own. Once one is full and its step has succeeded, it is indexed by its
+//! parent and its contents, does not change any more, and every sequence that begins alike shares it. When
+//! the last of them ends it stays, and the partial last one too, until its place is needed.
 //!
 //! Everything lives in memory of the caller. Knows nothing of weights or kernels; who fills a
 //! block and what its numbers mean is the business of `ops` and `forward`.
 
+pub(crate) mod block;
+mod error;
 pub mod fault;
 pub mod file;
 pub mod header;
 pub mod id;
 pub mod identity;
+mod index;
 pub mod layout;
+mod lru;
 pub mod pack;
 pub mod pool;
+mod reuse;
+mod saves;
+#[cfg(test)]
+mod tests;
 
+pub use block::SaveState;
+pub use error::KvError;
 pub use fault::{Fault, ReadError, Refusal, WriteError};
 pub use header::{Contents, Header};
 pub use id::{BlockId, ContentId};
 pub use identity::Identity;
 pub use layout::{Geometry, HeadF32, HeadQ8};
-pub use pool::{KvError, Pool, SeqId};
+pub use pool::{Pool, SeqId};
+pub use reuse::{Admission, MIN_REUSE};
+pub use saves::{BlockInfo, BlockView, KvStats};
 
 /// Positions in a block.
 pub const BLOCK_TOKENS: usize = 32;

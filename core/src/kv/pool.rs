@@ -1,61 +1,31 @@
-//! Who owns which block: a free list, reference counts, and a block table per sequence.
+//! Sequences: a table of blocks for each, shared with others as far as they are alike.
+//!
+//! Knows which blocks a sequence has and when they may be written; `block.rs` knows what becomes of a block,
+//! and who has the bytes copies and fills them.
 
-use super::BLOCK_TOKENS;
+use super::block::{Block, Blocks, INDEXED, NONE, PINNED, Parent};
+use super::{BLOCK_TOKENS, BlockId, ContentId, KvError};
 use crate::cast::{Arena, RegionError};
-use core::fmt;
 
 /// A sequence of the pool. Using it after its end is an error, unless its place was taken anew.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
-pub struct SeqId(u32);
-
-/// Why the pool cannot do what was asked.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "defmt", derive(defmt::Format))]
-#[non_exhaustive]
-pub enum KvError {
-    /// As many sequences are open as there are places.
-    TooManySequences {
-        /// Number of places.
-        most: usize,
-    },
-    /// The sequence is not open.
-    UnknownSequence,
-    /// The sequence would become longer than the context.
-    ContextFull {
-        /// Tokens it would have.
-        needed: usize,
-        /// Tokens it can have.
-        most: usize,
-    },
-    /// Other sequences hold the blocks that are needed.
-    OutOfBlocks {
-        /// Blocks needed.
-        needed: usize,
-        /// Blocks free.
-        free: usize,
-    },
-}
-
-impl fmt::Display for KvError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match *self {
-            Self::TooManySequences { most } => write!(f, "all {most} sequences are in use"),
-            Self::UnknownSequence => write!(f, "no such sequence"),
-            Self::ContextFull { needed, most } => {
-                write!(f, "{needed} tokens do not fit into a context of {most}")
-            }
-            Self::OutOfBlocks { needed, free } => {
-                write!(f, "{needed} KV blocks are needed, {free} are free")
-            }
-        }
-    }
-}
-
-impl core::error::Error for KvError {}
+pub struct SeqId(pub(super) u32);
 
 /// Marks a place without a sequence.
 const CLOSED: u32 = u32::MAX;
+
+/// A place for a sequence.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub(crate) struct Seq {
+    /// What its first block follows.
+    pub(super) root: BlockId,
+    /// Tokens, or `CLOSED`.
+    pub(super) len: u32,
+    /// Tokens whose contents are known: all, but during a step. What lies behind is in private blocks.
+    pub(super) known: u32,
+}
 
 /// Sizes of a pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,51 +45,61 @@ impl Shape {
 
     /// Bytes that [`Pool::new`] takes from its arena; saturates.
     pub const fn bytes(&self) -> usize {
-        Arena::size_of::<u32>(self.blocks)
-            .saturating_mul(2)
-            .saturating_add(Arena::size_of::<u32>(self.seqs))
+        Blocks::bytes(self.blocks)
+            .saturating_add(Arena::size_of::<Seq>(self.seqs))
             .saturating_add(Arena::size_of::<u32>(self.seqs.saturating_mul(self.table_len())))
     }
 }
 
-/// Blocks and the sequences that hold them. Block numbers index the KV region.
+/// A block whose bytes are to be copied to another, before anything else is asked of the pool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub struct BlockCopy {
+    /// The block that has them.
+    pub from: u32,
+    /// The block that needs them.
+    pub to: u32,
+}
+
+/// Blocks, the sequences that hold them, and the index that finds them again. Block numbers index the
+/// KV region.
 #[derive(Debug)]
 pub struct Pool<'m> {
-    /// Numbers of free blocks, the first `n_free` count; the last freed is taken first.
-    free: &'m mut [u32],
-    n_free: usize,
-    /// Holders of each block.
-    refs: &'m mut [u32],
-    /// Tokens of each sequence, or `CLOSED`.
-    lens: &'m mut [u32],
+    pub(super) blocks: Blocks<'m>,
+    pub(super) seqs: &'m mut [Seq],
     /// `[seqs, table_len]`: block numbers in order of position.
-    tables: &'m mut [u32],
-    shape: Shape,
+    pub(super) tables: &'m mut [u32],
+    pub(super) shape: Shape,
+    /// Whether anybody saves blocks.
+    pub(super) saving: bool,
 }
 
 impl<'m> Pool<'m> {
-    /// All blocks free, no sequence open.
+    /// All blocks blank, no sequence open.
     ///
     /// # Errors
-    /// The arena has too little room ([`Shape::bytes`]).
+    /// The arena has too little room ([`Shape::bytes`]), or there are more blocks than numbers.
     #[inline(never)]
     pub fn new(arena: &mut Arena<'m>, shape: Shape) -> Result<Self, RegionError> {
-        let free = arena.take::<u32>(shape.blocks)?;
-        let refs = arena.take::<u32>(shape.blocks)?;
-        let lens = arena.take::<u32>(shape.seqs)?;
-        let tables = arena.take::<u32>(shape.seqs.saturating_mul(shape.table_len()))?;
-        for (i, slot) in free.iter_mut().enumerate() {
-            *slot = (shape.blocks - 1 - i) as u32;
+        if shape.blocks.max(shape.max_seq).max(shape.seqs) >= NONE as usize {
+            return Err(RegionError::BufferTooSmall { needed: usize::MAX, got: 0 });
         }
-        refs.fill(0);
-        lens.fill(CLOSED);
-        tables.fill(0);
-        Ok(Pool { n_free: shape.blocks, free, refs, lens, tables, shape })
+        let blocks = Blocks::new(arena, shape.blocks)?;
+        let seqs = arena.take::<Seq>(shape.seqs)?;
+        let tables = arena.take::<u32>(shape.seqs.saturating_mul(shape.table_len()))?;
+        seqs.fill(Seq { root: BlockId::default(), len: CLOSED, known: 0 });
+        tables.fill(NONE);
+        Ok(Pool { blocks, seqs, tables, shape, saving: false })
     }
 
-    /// Blocks that no sequence holds.
+    /// Blocks that can be had: blank, or cached and neither held nor pinned. Looks at every block.
     pub fn free_blocks(&self) -> usize {
-        self.n_free
+        self.blocks.free()
+    }
+
+    /// Whether `needed` blocks can be had; seldom looks at every block.
+    pub fn has_free(&self, needed: usize) -> bool {
+        needed <= self.blocks.blank() || needed <= self.blocks.free()
     }
 
     /// All blocks.
@@ -132,24 +112,33 @@ impl<'m> Pool<'m> {
         self.shape.max_seq
     }
 
-    /// Opens an empty sequence.
+    /// Opens an empty sequence under the default root.
     ///
     /// # Errors
     /// [`KvError::TooManySequences`].
     pub fn open(&mut self) -> Result<SeqId, KvError> {
-        let most = self.lens.len();
-        let place = self.lens.iter().position(|l| *l == CLOSED).ok_or(KvError::TooManySequences { most })?;
-        self.lens[place] = 0;
+        self.open_under(BlockId::default())
+    }
+
+    /// Opens an empty sequence; it shares blocks with sequences of the same root only.
+    ///
+    /// # Errors
+    /// [`KvError::TooManySequences`].
+    pub fn open_under(&mut self, root: BlockId) -> Result<SeqId, KvError> {
+        let most = self.seqs.len();
+        let place =
+            self.seqs.iter().position(|s| s.len == CLOSED).ok_or(KvError::TooManySequences { most })?;
+        self.seqs[place] = Seq { root, len: 0, known: 0 };
         Ok(SeqId(place as u32))
     }
 
-    /// Ends a sequence and gives its blocks back.
+    /// Ends a sequence. Its blocks stay cached, the partial last one too, until their places are needed.
     ///
     /// # Errors
     /// [`KvError::UnknownSequence`].
     pub fn close(&mut self, seq: SeqId) -> Result<(), KvError> {
         self.truncate(seq, 0)?;
-        self.lens[seq.0 as usize] = CLOSED;
+        self.seqs[seq.0 as usize].len = CLOSED;
         Ok(())
     }
 
@@ -158,13 +147,14 @@ impl<'m> Pool<'m> {
     /// # Errors
     /// [`KvError::UnknownSequence`].
     pub fn len(&self, seq: SeqId) -> Result<usize, KvError> {
-        match self.lens.get(seq.0 as usize) {
-            Some(&len) if len != CLOSED => Ok(len as usize),
+        match self.seqs.get(seq.0 as usize) {
+            Some(seq) if seq.len != CLOSED => Ok(seq.len as usize),
             _ => Err(KvError::UnknownSequence),
         }
     }
 
-    /// Shortens a sequence to `len` tokens (no effect if it is not longer) and frees blocks.
+    /// Shortens a sequence to `len` tokens (no effect if it is not longer). The blocks it leaves stay
+    /// cached, as after [`Pool::close`].
     ///
     /// # Errors
     /// [`KvError::UnknownSequence`].
@@ -173,23 +163,32 @@ impl<'m> Pool<'m> {
         if len >= old {
             return Ok(());
         }
-        for i in len.div_ceil(BLOCK_TOKENS)..old.div_ceil(BLOCK_TOKENS) {
-            self.release(self.tables[seq.0 as usize * self.shape.table_len() + i]);
+        // The last first: parents must not be older than their children.
+        for i in (len.div_ceil(BLOCK_TOKENS)..old.div_ceil(BLOCK_TOKENS)).rev() {
+            self.leave(seq, i);
         }
-        self.lens[seq.0 as usize] = len as u32;
+        let seq = &mut self.seqs[seq.0 as usize];
+        seq.len = len as u32;
+        seq.known = seq.known.min(len as u32);
         Ok(())
     }
 
-    fn release(&mut self, block: u32) {
-        let refs = &mut self.refs[block as usize];
-        *refs -= 1;
-        if *refs == 0 {
-            self.free[self.n_free] = block;
-            self.n_free += 1;
+    /// Gives up the last block of a sequence, `i`.
+    fn leave(&mut self, seq: SeqId, i: usize) {
+        let block = self.entry(seq, i);
+        let count = (self.seqs[seq.0 as usize].known as usize).saturating_sub(i * BLOCK_TOKENS);
+        if self.blocks.get(block).is(INDEXED) {
+            self.blocks.release(block);
+        } else if count > 0 {
+            let parent = self.parent(seq, i);
+            self.blocks.add_part(block, parent, count);
+        } else {
+            self.blocks.give_back(block);
         }
     }
 
-    /// Blocks that must be free so that `seq` can grow by `tokens`.
+    /// Blocks that must be free so that `seq` can grow by `tokens`: new ones, and one to copy a block to
+    /// that others hold or that is pinned.
     ///
     /// # Errors
     /// [`KvError::UnknownSequence`], [`KvError::ContextFull`].
@@ -199,28 +198,97 @@ impl<'m> Pool<'m> {
         if needed > most {
             return Err(KvError::ContextFull { needed, most });
         }
-        Ok(needed.div_ceil(BLOCK_TOKENS) - len.div_ceil(BLOCK_TOKENS))
+        let copies = tokens > 0 && self.indexed_tail(seq, len).is_some_and(|block| self.must_copy(block));
+        Ok(needed.div_ceil(BLOCK_TOKENS) - len.div_ceil(BLOCK_TOKENS) + usize::from(copies))
     }
 
-    /// Lengthens `seq` by `tokens`, taking blocks as needed. Nothing changes on an error.
+    /// The block that a sequence of `len` tokens would write to next although it is indexed.
+    fn indexed_tail(&self, seq: SeqId, len: usize) -> Option<u32> {
+        let block = (!len.is_multiple_of(BLOCK_TOKENS)).then(|| self.entry(seq, len / BLOCK_TOKENS))?;
+        self.blocks.get(block).is(INDEXED).then_some(block)
+    }
+
+    fn must_copy(&self, block: u32) -> bool {
+        let record = self.blocks.get(block);
+        record.refs > 1 || record.is(PINNED)
+    }
+
+    /// Lengthens `seq` by `tokens`, all in blocks of its own, evicting others as needed. What the
+    /// positions hold is not known before [`Pool::commit`]. Nothing changes on an error.
     ///
     /// # Errors
     /// As [`Pool::blocks_to_extend`], and [`KvError::OutOfBlocks`].
-    pub fn extend(&mut self, seq: SeqId, tokens: usize) -> Result<(), KvError> {
+    pub fn extend(&mut self, seq: SeqId, tokens: usize) -> Result<Option<BlockCopy>, KvError> {
         let needed = self.blocks_to_extend(seq, tokens)?;
-        if needed > self.n_free {
-            return Err(KvError::OutOfBlocks { needed, free: self.n_free });
+        let len = self.len(seq)?;
+        let tail = self.indexed_tail(seq, len).filter(|_| tokens > 0);
+        let copies = match tail {
+            Some(tail) if self.must_copy(tail) => true,
+            // What is cached behind it stays if there is room for a copy. Afterwards as many blocks are free
+            // as without one, since the original is; other chunks of a step can count on theirs.
+            Some(tail) if self.blocks.get(tail).children > 0 && self.has_free(needed + 1) => {
+                self.blocks.reserve(needed + 1)?;
+                true
+            }
+            _ => false,
+        };
+        self.blocks.reserve(needed)?;
+        let mut copy = None;
+        if let Some(from) = tail {
+            if copies {
+                let to = self.take_copy(from, len % BLOCK_TOKENS)?;
+                *self.entry_mut(seq, len / BLOCK_TOKENS) = to;
+                self.blocks.release(from);
+                copy = Some(BlockCopy { from, to });
+            } else {
+                self.blocks.discard_below(from);
+                self.blocks.unindex(from);
+            }
         }
-        let place = seq.0 as usize;
-        let len = self.lens[place] as usize;
-        let first = place * self.shape.table_len() + len.div_ceil(BLOCK_TOKENS);
-        for slot in first..first + needed {
-            self.n_free -= 1;
-            let block = self.free[self.n_free];
-            self.refs[block as usize] = 1;
-            self.tables[slot] = block;
+        for i in len.div_ceil(BLOCK_TOKENS)..(len + tokens).div_ceil(BLOCK_TOKENS) {
+            *self.entry_mut(seq, i) = self.take()?;
         }
-        self.lens[place] = (len + tokens) as u32;
+        self.seqs[seq.0 as usize].len += tokens as u32;
+        Ok(copy)
+    }
+
+    /// Takes a block that was reserved.
+    pub(super) fn take(&mut self) -> Result<u32, KvError> {
+        self.blocks.take().ok_or(KvError::OutOfBlocks { needed: 1, free: 0 })
+    }
+
+    /// Takes a block that was reserved, with the first `count` contents of another.
+    pub(super) fn take_copy(&mut self, from: u32, count: usize) -> Result<u32, KvError> {
+        let to = self.take()?;
+        let mut contents = [ContentId::default(); BLOCK_TOKENS];
+        contents[..count].copy_from_slice(&self.blocks.contents(from)[..count]);
+        self.blocks.contents_mut(to).copy_from_slice(&contents);
+        Ok(to)
+    }
+
+    /// Says what the positions hold that [`Pool::extend`] added, in order, once their bytes are there.
+    /// Blocks that become full are shared from then on: if an equal one is there already, the sequence
+    /// has that one now. Contents for more positions than there are, are not looked at.
+    ///
+    /// # Errors
+    /// [`KvError::UnknownSequence`].
+    pub fn commit(
+        &mut self,
+        seq: SeqId,
+        contents: &mut dyn Iterator<Item = ContentId>,
+    ) -> Result<(), KvError> {
+        let len = self.len(seq)?;
+        for at in self.seqs[seq.0 as usize].known as usize..len {
+            let Some(content) = contents.next() else { break };
+            let (i, t) = (at / BLOCK_TOKENS, at % BLOCK_TOKENS);
+            let block = self.entry(seq, i);
+            self.blocks.contents_mut(block)[t] = content;
+            self.seqs[seq.0 as usize].known += 1;
+            if t + 1 == BLOCK_TOKENS {
+                let parent = self.parent(seq, i);
+                *self.entry_mut(seq, i) = self.blocks.add_whole(block, parent);
+            }
+        }
         Ok(())
     }
 
@@ -232,44 +300,24 @@ impl<'m> Pool<'m> {
         let blocks = self.len(seq)?.div_ceil(BLOCK_TOKENS);
         Ok(&self.tables[seq.0 as usize * self.shape.table_len()..][..blocks])
     }
-}
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    extern crate std;
+    pub(super) fn entry(&self, seq: SeqId, i: usize) -> u32 {
+        self.tables[seq.0 as usize * self.shape.table_len() + i]
+    }
 
-    #[repr(align(64))]
-    struct Region([u8; 1024]);
+    pub(super) fn entry_mut(&mut self, seq: SeqId, i: usize) -> &mut u32 {
+        &mut self.tables[seq.0 as usize * self.shape.table_len() + i]
+    }
 
-    #[test]
-    fn blocks_are_taken_shared_out_and_given_back() {
-        let mut region = Region([0xAA; 1024]);
-        let shape = Shape { blocks: 5, seqs: 2, max_seq: 100 };
-        assert!(shape.bytes() <= 1024);
-        let mut arena = Arena::new(&mut region.0[..shape.bytes()]).unwrap();
-        let mut pool = Pool::new(&mut arena, shape).unwrap();
-        let a = pool.open().unwrap();
-        let b = pool.open().unwrap();
-        assert_eq!(pool.open(), Err(KvError::TooManySequences { most: 2 }));
-        pool.extend(a, 33).unwrap();
-        pool.extend(b, 64).unwrap();
-        assert_eq!(pool.free_blocks(), 1);
-        let mut all: std::vec::Vec<u32> = pool.table(a).unwrap().to_vec();
-        all.extend(pool.table(b).unwrap());
-        all.sort_unstable();
-        all.dedup();
-        assert_eq!(all.len(), 4);
-        assert_eq!(pool.extend(b, 33), Err(KvError::OutOfBlocks { needed: 2, free: 1 }));
-        assert_eq!(pool.len(b), Ok(64));
-        assert_eq!(pool.extend(a, 68), Err(KvError::ContextFull { needed: 101, most: 100 }));
-        pool.extend(a, 31).unwrap();
-        assert_eq!(pool.free_blocks(), 1);
-        pool.truncate(a, 32).unwrap();
-        assert_eq!(pool.free_blocks(), 2);
-        pool.close(b).unwrap();
-        assert_eq!(pool.free_blocks(), 4);
-        assert_eq!(pool.len(b), Err(KvError::UnknownSequence));
-        assert_eq!(pool.close(b), Err(KvError::UnknownSequence));
+    /// What block `i` of a sequence follows; all before it are committed.
+    pub(super) fn parent(&self, seq: SeqId, i: usize) -> Parent {
+        match i.checked_sub(1).map(|before| self.entry(seq, before)) {
+            None => Parent { block: NONE, id: self.seqs[seq.0 as usize].root },
+            Some(block) => Parent { block, id: self.blocks.get(block).id },
+        }
+    }
+
+    pub(super) fn record(&self, block: u32) -> Option<&Block> {
+        self.blocks.all.get(block as usize)
     }
 }

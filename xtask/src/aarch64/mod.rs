@@ -3,6 +3,8 @@
 //! `qemu-aarch64` stands for the CPUs: cortex-a76 has the dot product, cortex-a53 has not and
 //! traps where a kernel wants it all the same. The binary must give the host's logits bit for bit.
 
+mod caches;
+
 use crate::cross::{self, Log, Target};
 use crate::model;
 use crate::sh::{self, Context, Failure, Outcome};
@@ -74,7 +76,12 @@ pub fn check(no_model: bool) -> Outcome {
         same_logits(&host, &board, &unpacked(name, &scratch)?, &IDS)?;
     }
     if !no_model {
-        same_logits(&host, &board, &model::ensure()?, &IDS[..REAL_IDS])?;
+        let real = model::ensure()?;
+        same_logits(&host, &board, &real, &IDS[..REAL_IDS])?;
+        caches::check_large(&host, &board, &real)?;
+    }
+    for name in [FIXTURES[1], FIXTURES[3]] {
+        caches::check(&host, &board, &unpacked(name, &scratch)?)?;
     }
     CPUS.iter().try_for_each(|cpu| tests(cpu))
 }
