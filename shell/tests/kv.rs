@@ -11,6 +11,7 @@ use kinglet_core::kv::{BlockId, ContentId, Identity};
 use serde_json::Value;
 use std::fs;
 use std::os::unix::fs::symlink;
+use std::path::Path;
 
 /// `kinglet kv` with these words, in the directory of a cache.
 fn kv(cache: &Cache, line: &str) -> Ran {
@@ -122,8 +123,10 @@ fn ls_shows_the_users_first_words() {
     check(&kv(&cache, &format!("ls -m {model}")).ok());
     assert!(kv(&cache, "ls").ok().contains("  ids "));
     // Without -m, by what stands beside the blocks.
-    let about = kinglet::kv_cmd::about::lines("Tiny", model.as_ref(), "f32");
-    fs::write(cache.folder().join("about"), &about).unwrap();
+    let about = |file: &str| {
+        fs::write(cache.folder().join("about"), format!("model: Tiny\nfile: {file}\n")).unwrap();
+    };
+    about(&model);
     let text = kv(&cache, "ls").ok();
     check(&text);
     assert!(text.starts_with("Tiny, kv f32, "), "{text}");
@@ -134,7 +137,7 @@ fn ls_shows_the_users_first_words() {
     bytes[at] ^= 1;
     let other = write("other-tokenizer.gguf", &bytes);
     for file in [&other, "no/such/file"] {
-        fs::write(cache.folder().join("about"), format!("model: Tiny\nfile: {file}\n")).unwrap();
+        about(file);
         let text = kv(&cache, "ls").ok();
         assert!(!text.contains("sky") && text.contains("  ids "), "{text}");
     }
@@ -160,7 +163,7 @@ fn one_wrong(cache: &Cache, part: &str, count: usize) {
     assert!(kv(cache, "fsck").ok().contains(" 0 wrong"));
 }
 
-fn flip(path: &std::path::Path, at: usize) {
+fn flip(path: &Path, at: usize) {
     let mut bytes = fs::read(path).unwrap();
     bytes[at] ^= 1;
     fs::write(path, bytes).unwrap();
@@ -171,7 +174,7 @@ fn fsck_finds_every_kind_of_damage() {
     let (cache, ..) = two("sound");
     assert_eq!(kv(&cache, "fsck").ok(), "5 files, 26 kB, checked: 0 wrong\n");
 
-    let damage = |name: &str, part: &str, spoil: &dyn Fn(&std::path::Path)| {
+    let damage = |name: &str, part: &str, spoil: &dyn Fn(&Path)| {
         let (cache, whole, _) = two(name);
         let last = cache.block(&whole[2]);
         spoil(&last);
@@ -384,6 +387,51 @@ fn an_exported_conversation_is_whole_and_can_be_used() {
         assert!(contents.len() < 32 || block == other.memory(id));
         parent = *id;
     }
+}
+
+#[test]
+fn what_a_run_has_saved_is_listed_checked_copied_and_used() {
+    let model = common::qwen3();
+    let [dir, copy] = ["run", "run-copy"].map(directory);
+    let chat = |dir: &Path| {
+        let prompt =
+            "Why is the sky blue, and why is it red in the evening, and what colour has it at night?";
+        let args = [
+            "run",
+            "-m",
+            &model,
+            "-p",
+            prompt,
+            "-n",
+            "40",
+            "--temp",
+            "0",
+            "--disk-kv",
+            dir.to_str().unwrap(),
+        ];
+        let ran = run(&args);
+        assert_eq!(ran.code, 0, "{}", ran.err);
+        ran
+    };
+    let first = chat(&dir);
+    let on = |dir: &Path, line: &str| run(&words(&format!("kv {line} --disk-kv {}", dir.display()))).ok();
+    let text = on(&dir, "ls");
+    let name = Path::new(&model).file_stem().unwrap().to_str().unwrap();
+    assert!(text.starts_with("Qwen3 Tiny, kv q8, ") || text.starts_with(name), "{text}");
+    assert!(text.contains("  Why is the sky blue, and why is it re...\n"), "{text}");
+    assert!(on(&dir, "fsck").contains(", checked: 0 wrong"));
+    let report: Value = serde_json::from_str(&on(&dir, "ls --json")).unwrap();
+    let id = report["models"][0]["conversations"][0]["id"].as_str().unwrap().to_string();
+    assert!(on(&dir, &format!("export {id} -o {}", copy.display())).ends_with("; 0 were there\n"));
+    let again = chat(&copy);
+    assert!(again.err.contains("[KV-DISK] loaded "), "{}", again.err);
+    assert_eq!(first.out, again.out);
+    // A hit is counted.
+    let report: Value = serde_json::from_str(&on(&copy, "ls --json")).unwrap();
+    let hits: Vec<u64> = (report["models"][0]["conversations"].as_array().unwrap().iter())
+        .map(|row| row["hits"].as_u64().unwrap())
+        .collect();
+    assert!(hits.contains(&1), "{report}");
 }
 
 #[test]

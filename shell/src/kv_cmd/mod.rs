@@ -1,6 +1,6 @@
 //! `kv`: a look at the files of KV caches, and care for them. Must not know engines.
 
-pub mod about;
+mod about;
 mod age;
 mod catalogue;
 mod chains;
