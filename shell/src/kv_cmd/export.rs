@@ -9,7 +9,6 @@ use crate::memory::megabytes;
 use crate::signal;
 use crate::store::medium::{IoError, Medium};
 use crate::store::{Lines, Options, Outcome, Status, Store};
-use crate::term::print;
 use core::time::Duration;
 use std::path::Path;
 
@@ -18,18 +17,25 @@ const SLOTS: usize = 8;
 /// How long an answer is waited for before Ctrl-C is looked for.
 const PATIENCE: Duration = Duration::from_millis(200);
 
-/// Copies the conversations with these ids from `medium` to the directory `out`, and says how much that was.
+/// Copies the conversations with these ids from `medium` to the directory `out`, and gives a line that says
+/// how much that was. `progress` hears how many files and bytes were read.
 ///
 /// # Errors
 /// An id that fits none or several; a file that is damaged; `out` cannot be written; Ctrl-C.
-pub fn export(medium: &dyn Medium, all: &Catalogue, ids: &[String], out: &Path) -> Result<(), Failure> {
+pub fn export(
+    medium: &dyn Medium,
+    all: &Catalogue,
+    ids: &[String],
+    out: &Path,
+    progress: &mut dyn FnMut(u64, u64),
+) -> Result<String, Failure> {
     let conversations = Conversations::of(all);
     let chosen = ids.iter().map(|id| conversations.find(id)).collect::<Result<Vec<_>, _>>()?;
     let mut sum = Status::default();
     for (i, folder) in (0..).zip(&all.folders) {
         let ends: Vec<u32> = chosen.iter().filter(|one| one.folder == i).map(|one| one.end).collect();
         if !ends.is_empty() {
-            let status = copy(medium, folder, &ends, out)?;
+            let status = copy(medium, folder, &ends, out, progress)?;
             sum.blocks_saved += status.blocks_saved;
             sum.bytes_written += status.bytes_written;
             sum.skipped_existing += status.skipped_existing;
@@ -44,11 +50,17 @@ pub fn export(medium: &dyn Medium, all: &Catalogue, ids: &[String], out: &Path) 
     line.push_str("; ");
     line.push_str(&sum.skipped_existing.to_string());
     line.push_str(" were there\n");
-    print(&line)
+    Ok(line)
 }
 
 /// Copies the blocks of one model's conversations, parents before children.
-fn copy(medium: &dyn Medium, folder: &Folder, ends: &[u32], out: &Path) -> Result<Status, Failure> {
+fn copy(
+    medium: &dyn Medium,
+    folder: &Folder,
+    ends: &[u32],
+    out: &Path,
+    progress: &mut dyn FnMut(u64, u64),
+) -> Result<Status, Failure> {
     let identity = folder.identity.as_ref().map_err(|why| {
         let fingerprint = &folder.fingerprint;
         Failure::new(format_args!(
@@ -60,7 +72,7 @@ fn copy(medium: &dyn Medium, folder: &Folder, ends: &[u32], out: &Path) -> Resul
     (options.max_bytes, options.lines) = (u64::MAX, Lines::Quiet);
     let store = Store::on_disk(options, *identity, folder.about.clone(), SLOTS)?;
     let mut memory = Vec::new();
-    let mut left = 0;
+    let (mut left, mut files, mut bytes) = (0, 0, 0);
     for i in folder.chains.chains(ends) {
         let block = read(medium, folder, &folder.blocks[i as usize], &mut memory)?;
         let header = &block.header;
@@ -68,6 +80,8 @@ fn copy(medium: &dyn Medium, folder: &Folder, ends: &[u32], out: &Path) -> Resul
             left -= answers(&store, out)?;
         }
         left += 1;
+        (files, bytes) = (files + 1, bytes + block.bytes);
+        progress(files, bytes);
     }
     while left > 0 {
         left -= answers(&store, out)?;

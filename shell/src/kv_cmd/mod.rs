@@ -64,7 +64,7 @@ export:
 Exit code 1 if fsck finds something wrong (with --fix: and could not put it right).
 ";
 
-/// Reading that takes less shows no progress.
+/// Work that takes less shows no progress.
 const PATIENCE: Duration = Duration::from_secs(1);
 /// The least time between two looks of the progress.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -127,7 +127,12 @@ pub fn command(words: &mut Words) -> Result<(), Failure> {
             let (disk, all) = open(&dir, false)?;
             let now = disk.now().seconds;
             let dry_run = given.has("--dry-run");
-            Removal { medium: &disk, all: &all, now, model: model.as_deref(), dry_run }.run(&which)
+            let line = {
+                let mut progress = Progress::new("removed");
+                let (model, progress) = (model.as_deref(), &mut |files, bytes| progress.show(files, bytes));
+                Removal { medium: &disk, all: &all, now, model, dry_run, progress }.run(&which)?
+            };
+            print(&line)
         }
         _ => {
             let out = words.need(given.out.clone(), "-o DIR2")?;
@@ -138,7 +143,12 @@ pub fn command(words: &mut Words) -> Result<(), Failure> {
                 return Err(Failure::file(&out, "is the directory itself; name another one"));
             }
             let (disk, all) = open(&dir, false)?;
-            export::export(&disk, &all, &given.ids, &out)
+            let line = {
+                let mut progress = Progress::new("copied");
+                let progress = &mut |files, bytes| progress.show(files, bytes);
+                export::export(&disk, &all, &given.ids, &out, progress)?
+            };
+            print(&line)
         }
     }
 }
@@ -219,6 +229,28 @@ fn which(words: &Words, given: &Given) -> Result<Which, Failure> {
     }
 }
 
+/// A line on the terminal about work that takes long.
+struct Progress {
+    what: &'static str,
+    line: StatusLine,
+    start: Instant,
+    next: Duration,
+}
+
+impl Progress {
+    fn new(what: &'static str) -> Progress {
+        Progress { what, line: StatusLine::new(stderr_is_terminal()), start: Instant::now(), next: PATIENCE }
+    }
+
+    fn show(&mut self, files: u64, bytes: u64) {
+        let now = self.start.elapsed();
+        if now >= self.next {
+            self.next = now + PAUSE;
+            self.line.show(format_args!("{}: {files} files, {}", self.what, megabytes(bytes as usize)));
+        }
+    }
+}
+
 /// Opens a directory and reads what is in it; with `whole`, all of every file.
 fn open(dir: &Path, whole: bool) -> Result<(Disk, Catalogue), Failure> {
     // A directory that is not there would be made.
@@ -232,16 +264,9 @@ fn open(dir: &Path, whole: bool) -> Result<(Disk, Catalogue), Failure> {
     let disk = Disk::open(dir)?;
     signal::install();
     let all = {
-        let mut line = StatusLine::new(stderr_is_terminal());
-        let (start, mut last) = (Instant::now(), PATIENCE);
-        let mut progress = |files: u64, bytes: u64| {
-            let now = start.elapsed();
-            if now >= last {
-                last = now + PAUSE;
-                line.show(format_args!("read: {files} files, {}", megabytes(bytes as usize)));
-            }
-        };
-        let scan = Scan { medium: &disk, block: whole.then(Vec::new), progress: &mut progress };
+        let mut progress = Progress::new("read");
+        let progress = &mut |files, bytes| progress.show(files, bytes);
+        let scan = Scan { medium: &disk, block: whole.then(Vec::new), progress };
         scan.run().map_err(|e| match e {
             Failure::Failed(why) => Failure::file(dir, why),
             other => other,

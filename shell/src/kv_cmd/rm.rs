@@ -8,7 +8,6 @@ use crate::memory::megabytes;
 use crate::signal;
 use crate::store::medium::{Errno, IoError, Medium};
 use crate::store::names::Name;
-use crate::term::print;
 use kinglet_core::kv::BlockId;
 
 /// What is to be removed.
@@ -35,6 +34,8 @@ pub struct Removal<'a> {
     pub model: Option<&'a str>,
     /// Only says what would be removed.
     pub dry_run: bool,
+    /// Hears how many files and bytes were removed.
+    pub progress: &'a mut dyn FnMut(u64, u64),
 }
 
 /// Files and bytes removed.
@@ -45,11 +46,11 @@ struct Removed {
 }
 
 impl Removal<'_> {
-    /// Removes it, and says how much that was.
+    /// Removes it, and gives a line that says how much that was.
     ///
     /// # Errors
     /// An id or fingerprint that fits none or several; a file cannot be removed; Ctrl-C.
-    pub fn run(&self, which: &Which) -> Result<(), Failure> {
+    pub fn run(mut self, which: &Which) -> Result<String, Failure> {
         let conversations = Conversations::of(self.all);
         let model = self.model.map(|model| self.folder(model)).transpose()?;
         let ours = |one: &Conversation| model.is_none_or(|folder| folder == one.folder);
@@ -102,7 +103,7 @@ impl Removal<'_> {
         line.push_str(if removed.files == 1 { " file, " } else { " files, " });
         line.push_str(&megabytes(removed.bytes as usize));
         line.push('\n');
-        print(&line)
+        Ok(line)
     }
 
     /// The folder whose fingerprint begins with `text`.
@@ -119,7 +120,7 @@ impl Removal<'_> {
         Err(Failure::new(format_args!("--model '{}': no fingerprint {why}", text.escape_debug())))
     }
 
-    fn remove(&self, name: &Name, bytes: u64, removed: &mut Removed) -> Result<(), Failure> {
+    fn remove(&mut self, name: &Name, bytes: u64, removed: &mut Removed) -> Result<(), Failure> {
         if signal::interrupted() {
             return Err(Failure::Interrupted);
         }
@@ -132,6 +133,7 @@ impl Removal<'_> {
             }
         }
         (removed.files, removed.bytes) = (removed.files + 1, removed.bytes + bytes);
+        (self.progress)(removed.files, removed.bytes);
         Ok(())
     }
 }
