@@ -11,7 +11,7 @@ use core::time::Duration;
 use serde_json::Value;
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::Instant;
 
@@ -174,7 +174,7 @@ fn arguments(setup: &Setup, dir: &Path, ctx: usize) -> Vec<OsString> {
     let model = setup.model.clone().unwrap_or_default();
     let mut words: Vec<OsString> =
         ["generate", "--jsonl", "-n", "1", "--disk-kv-sync", "--disk-kv"].map(OsString::from).to_vec();
-    words.extend([dir.into(), "-m".into(), PathBuf::from(model).into()]);
+    words.extend([dir.into(), "-m".into(), model.into()]);
     let mut add = |flag: &str, value: String| words.extend([flag.into(), value.into()]);
     add("--ctx", setup.ctx.unwrap_or(0).max(ctx).to_string());
     add("--batch", setup.batch.to_string());

@@ -210,13 +210,8 @@ impl Cache {
     }
 
     /// The file that was read last, for a log line.
-    pub fn last_file(&self) -> impl fmt::Display {
-        fmt::from_fn(|f| match (&self.store, self.last) {
-            (Some(store), Some((parent, len, end))) => {
-                write!(f, "{}", store.file(&parent, &self.contents[len..end]))
-            }
-            _ => Ok(()),
-        })
+    pub fn last_file(&self) -> LastFile<'_> {
+        LastFile(self)
     }
 
     /// Hands full blocks to the writer, as many as it has buffers for; whether any are left. Costs nothing if
@@ -280,6 +275,20 @@ impl Cache {
     /// Whether a reply waits for the disk.
     pub fn is_sync(&self, setup: &Setup) -> bool {
         self.store.is_some() && setup.cache.sync
+    }
+}
+
+/// Shows the file that was read last.
+pub struct LastFile<'a>(&'a Cache);
+
+impl fmt::Display for LastFile<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (&self.0.store, self.0.last) {
+            (Some(store), Some((parent, len, end))) => {
+                write!(f, "{}", store.file(&parent, &self.0.contents[len..end]))
+            }
+            _ => Ok(()),
+        }
     }
 }
 

@@ -98,8 +98,8 @@ fn a_reply_allocates_nothing() {
     with_a_cache_on_disk(&model);
 }
 
-/// The thread that computes allocates nothing either when blocks go to the disk and come from it; the one that
-/// writes may.
+/// The thread that computes allocates nothing either when blocks go to the disk and come from it; the one
+/// that writes may.
 fn with_a_cache_on_disk(model: &Model) {
     let dir = common::scratch().join("allocations");
     let mut setup = Setup { ctx: Some(512), threads: Some(1), quiet: true, ..Setup::default() };

@@ -17,7 +17,8 @@ fn a_reply_is_on_standard_output_and_its_numbers_are_the_last_line() {
         matches!(
             parts[..],
             [
-                n, "tokens", p, "tok/s,", "first", "token", "after", t, "ms,", "reply", "7", "tokens", r, "tok/s,",
+                n, "tokens", p, "tok/s,", "first", "token", "after", t, "ms,", "reply", "7", "tokens", r,
+                "tok/s,",
                 "peak", "memory", m, "MB"
             ]
             if n.parse::<usize>().is_ok_and(|n| n > 0) && p.contains('.') && r.contains('.')

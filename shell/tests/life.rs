@@ -3,6 +3,7 @@
 mod common;
 
 use common::{command, fixture, qwen2, qwen3, run, run_with, scratch, words, write};
+use core::time::Duration;
 use kinglet_core::kv::file::read_header;
 use kinglet_core::kv::header::HEADER_BYTES;
 use kinglet_core::kv::{BLOCK_TOKENS, BlockId, ContentId};
@@ -10,7 +11,7 @@ use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Instant, SystemTime};
 
 /// Ids that tiny models know.
 fn ids(n: usize, seed: usize) -> Vec<u32> {

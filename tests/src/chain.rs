@@ -9,6 +9,7 @@ use kinglet_core::kv::header::HEADER_BYTES;
 use kinglet_core::kv::{BLOCK_TOKENS, BlockId, ContentId, Identity, pack};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
+use std::time::Instant;
 
 /// Longer than anything here takes: what is waited for this long has failed.
 pub const PATIENCE: Duration = Duration::from_secs(60);
@@ -61,7 +62,7 @@ pub fn chain(seed: u64, whole: usize, tail: usize) -> Vec<Piece> {
 /// The same after a block, as block `position` and so on.
 ///
 /// # Panics
-/// Never.
+/// If `tail` is more than a block has.
 pub fn follow(mut parent: BlockId, position: u32, seed: u64, whole: usize, tail: usize) -> Vec<Piece> {
     let (geometry, mut rng) = (identity().geometry, Rng(seed));
     let counts = core::iter::repeat_n(BLOCK_TOKENS, whole).chain((tail > 0).then_some(tail));
@@ -104,12 +105,32 @@ impl Heard {
         Lines::To(Box::new(move |line| heard.lock().unwrap().push(line.to_string())))
     }
 
+    /// Forgets all of them.
+    ///
+    /// # Panics
+    /// As for [`Heard::with`].
+    pub fn forget(&self) {
+        self.0.lock().unwrap().clear();
+    }
+
     /// The lines that contain `part`.
     ///
     /// # Panics
     /// If a store panicked while it spoke.
     pub fn with(&self, part: &str) -> Vec<String> {
         self.0.lock().unwrap().iter().filter(|line| line.contains(part)).cloned().collect()
+    }
+}
+
+/// Waits until `done`.
+///
+/// # Panics
+/// If that takes longer than anything may.
+pub fn until(what: &str, done: impl Fn() -> bool) {
+    let start = Instant::now();
+    while !done() {
+        assert!(start.elapsed() < PATIENCE, "waited in vain: {what}");
+        std::thread::yield_now();
     }
 }
 

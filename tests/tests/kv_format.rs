@@ -1,9 +1,10 @@
 //! `core/src/kv/FORMAT.md` against the code: a number in prose that no check compares is soon wrong.
 
+use kinglet::store::names::{self, Kind};
 use kinglet_core::KvType;
 use kinglet_core::kv::header::{FIELDS, HEADER_BYTES, MAGIC, VERSION};
 use kinglet_core::kv::identity::LAYOUT_VERSION;
-use kinglet_core::kv::{Geometry, Identity, file, pack};
+use kinglet_core::kv::{BlockId, ContentId, Fault, Geometry, Header, Identity, file, pack};
 use kinglet_tests::block::{identity, smallest};
 
 const FORMAT: &str = include_str!("../../core/src/kv/FORMAT.md");
@@ -71,6 +72,13 @@ fn header_ranges() {
         assert_eq!(check(last + step), Some((name, last + step)));
         assert!(step == 1 || check(first + 1).is_some() && range[2] == step, "{name}");
     }
+    // Positions are below a power of two.
+    let text = &table.iter().find(|row| row[2] == "position").unwrap()[3];
+    let end = 1u32 << text.split_once("below 2^").unwrap().1.parse::<u32>().unwrap();
+    let (identity, root) = (identity(smallest(KvType::Q8)), BlockId::default());
+    let at = |position| Header::new(&identity, &root, &root, position, &[ContentId::token(0)]);
+    assert!(at(end - 1).is_ok());
+    assert_eq!(at(end), Err(Fault::Position { found: end }));
 }
 
 #[test]
@@ -144,6 +152,42 @@ fn identity_table() {
     }
     assert_eq!((table.len(), at), (changes.len() + 2, file::IDENTITY_FILE_BYTES));
     assert!(FORMAT.contains(&format!("bytes 8 to {}", hash_at - 1)));
+}
+
+/// The paths that the store makes, in the order of the table.
+#[test]
+fn names_table() {
+    let [fingerprint, id, parent] = [0xf0, 0x1d, 0x9a].map(|byte| BlockId([byte; 16]));
+    let n = 0x123;
+    let stored = |kind, id| names::stored(&fingerprint, kind, id);
+    let beside = |name| names::beside(&fingerprint, name);
+    let made = [
+        names::folder(&fingerprint),
+        stored(Kind::Block, &id),
+        stored(Kind::Tail, &parent),
+        stored(Kind::Block, &id).bad(),
+        stored(Kind::Tail, &parent).bad(),
+        names::temporary(&fingerprint, &id, n),
+        beside(names::IDENTITY),
+        beside(names::ABOUT),
+        names::Name::new(format_args!("{}", names::WRITTEN)),
+        names::temporary_beside(&beside(names::ABOUT), n),
+    ];
+    let rows = rows("## Names");
+    let described = rows.iter().skip(2).take(made.len()).map(|row| {
+        let aa = if row[0].contains("<parent>") { &parent } else { &id };
+        let filled = row[0]
+            .replace("<path>", &format!("<fingerprint>/{}", names::ABOUT))
+            .replace("<fingerprint>", &fingerprint.to_string())
+            .replace("<aa>", &aa.to_string()[..2])
+            .replace("<id>", &id.to_string())
+            .replace("<parent>", &parent.to_string())
+            .replace("<n>", &format!("{n:016x}"));
+        filled.trim_end_matches('/').to_owned()
+    });
+    assert_eq!(described.collect::<Vec<_>>(), made.map(|name| name.to_string()));
+    // The next row is the next table's.
+    assert_eq!(rows[2 + made.len()][0], "offset");
 }
 
 #[test]

@@ -4,7 +4,7 @@
 //! take no lock: each adds what it wrote since it last looked, and two at the same moment may lose one
 //! of two batches. Days are those of UTC.
 
-use super::medium::{Entry, Errno, IoError, Medium};
+use super::medium::{Entry, Errno, IoError, Medium, Time};
 use super::names::{Name, WRITTEN};
 use super::shared::{Trouble, read_small, replace};
 use super::status::Pause;
@@ -30,9 +30,20 @@ impl Budget {
         Budget { limit, day: i64::MIN, spent: 0, unsaved: 0 }
     }
 
-    /// Whether `bytes` more may be written.
-    pub fn allows(&self, bytes: u64) -> bool {
+    /// Whether `bytes` more may be written now.
+    pub fn allows(&mut self, now: Time, bytes: u64) -> bool {
+        self.turn(now);
         self.spent.saturating_add(bytes) <= self.limit
+    }
+
+    /// Begins a new day, if it is one; gives its number. A clock that goes back begins none.
+    fn turn(&mut self, now: Time) -> i64 {
+        let today = now.seconds.div_euclid(DAY_SECONDS);
+        if self.day < today {
+            (self.spent, self.unsaved) = (0, 0);
+        }
+        self.day = today;
+        today
     }
 
     /// These bytes are going to be written.
@@ -50,11 +61,7 @@ impl Budget {
     /// The medium's, or something else has the file's name.
     pub fn count(&mut self, medium: &dyn Medium, n: u64) -> Result<(), Trouble> {
         let name = Name::new(format_args!("{WRITTEN}"));
-        let today = medium.now().seconds.div_euclid(DAY_SECONDS);
-        if self.day < today {
-            self.unsaved = 0;
-        }
-        self.day = today;
+        let today = self.turn(medium.now());
         let mut text = [0; 128];
         let text = match read_small(medium, &name, &mut text) {
             Ok(text) => text,

@@ -5,17 +5,20 @@
 //! from then on what is written is added. Since others may use the directory too, it is counted again now
 //! and then.
 
-use super::evict::{File, order};
+use super::evict::{File, NEVER, order};
 use super::medium::{Entry, Errno, IoError, Medium, Meta};
 use super::names::{self, Kind, Name};
 use super::shared::{Shared, Trouble};
-use kinglet_core::kv::{BlockId, file};
+use kinglet_core::kv::{BlockId, Header, file};
 
 /// A temporary file that nobody has touched for so long has no writer. Its process may be on another machine,
 /// so that its number says nothing.
 pub const STALE_SECONDS: i64 = 60 * 60;
 /// The directory is counted again when this part of the limit has been written.
 const RECOUNT_PART: u64 = 16;
+
+/// Conversations without room that are remembered.
+const REFUSED_LEN: usize = 16;
 
 /// Files and bytes that count for the limits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -61,12 +64,24 @@ pub struct Census {
     checkpoints: u64,
     /// Whether the first count was announced.
     announced: bool,
+    /// Blocks for which there was no room lately: there is none for those that follow them, and that need
+    /// not be found out by another look at all headers.
+    refused: [BlockId; REFUSED_LEN],
+    next: usize,
 }
 
 impl Census {
     /// Nothing is known.
     pub fn new() -> Census {
-        Census { totals: None, walk: None, since: 0, checkpoints: 0, announced: false }
+        Census {
+            totals: None,
+            walk: None,
+            since: 0,
+            checkpoints: 0,
+            announced: false,
+            refused: [BlockId::default(); REFUSED_LEN],
+            next: 0,
+        }
     }
 
     /// Counts a little more; whether there is more to count.
@@ -102,9 +117,13 @@ impl Census {
         shared.counters.files.set(Some(totals.files));
     }
 
-    /// A file was written among the ids that begin with `first`, perhaps in place of one.
-    pub fn written(&mut self, shared: &Shared, first: u8, bytes: u64, instead_of: Option<u64>) {
+    /// The file of block `id` was written among the ids that begin with `first`, perhaps in place of one.
+    pub fn written(&mut self, shared: &Shared, id: &BlockId, first: u8, bytes: u64, instead_of: Option<u64>) {
         self.since += bytes;
+        self.refused
+            .iter_mut()
+            .filter(|refused| *refused == id)
+            .for_each(|refused| *refused = BlockId::default());
         self.change(shared, first, &mut |totals| {
             instead_of.into_iter().for_each(|bytes| totals.remove(bytes));
             totals.add(bytes);
@@ -129,44 +148,68 @@ impl Census {
         }
     }
 
-    /// Sees to it that a file of `bytes` can be added, as far as it is known what is there.
-    pub fn make_room(&mut self, shared: &Shared, bytes: u64) -> Result<(), Trouble> {
+    /// Sees to it that the block of `header` can be added, as far as it is known what is there; whether it
+    /// can. It cannot, if the blocks it follows would have to go, or are not there: it could not be found.
+    pub fn make_room(&mut self, shared: &Shared, header: &Header) -> Result<bool, Trouble> {
+        let bytes = header.file_bytes();
         let (most, files) = (shared.max_bytes.saturating_sub(bytes), shared.max_files.saturating_sub(1));
         match self.totals {
             Some(totals) if !totals.within(most, files) => {
+                if self.refused.contains(header.parent()) {
+                    self.refuse(header.id());
+                    return Ok(false);
+                }
                 // Some more, so that it is not done again at once.
                 let less = |limit: u64| limit - limit / 10;
-                self.evict(shared, most.min(less(shared.max_bytes)), files.min(less(shared.max_files)))
+                self.evict(
+                    shared,
+                    header,
+                    most.min(less(shared.max_bytes)),
+                    files.min(less(shared.max_files)),
+                )?;
+                let room = self.totals.is_some_and(|totals| totals.within(most, files));
+                if !room {
+                    self.refuse(header.id());
+                }
+                Ok(room)
             }
-            _ => Ok(()),
+            _ => Ok(true),
         }
     }
 
-    /// Removes files until no more than these are left.
-    fn evict(&mut self, shared: &Shared, bytes: u64, files: u64) -> Result<(), Trouble> {
+    fn refuse(&mut self, id: &BlockId) {
+        self.refused[self.next] = *id;
+        self.next = (self.next + 1) % REFUSED_LEN;
+    }
+
+    /// Removes files until no more than these are left, or only what `header` follows.
+    fn evict(&mut self, shared: &Shared, header: &Header, bytes: u64, files: u64) -> Result<(), Trouble> {
         let medium = &*shared.medium;
-        let (mut walk, mut found, mut totals) = (Walk::new(shared)?, Vec::new(), Totals::default());
-        loop {
-            let more = walk.step(medium, &mut |folder, kind, id, meta| {
-                totals.add(meta.bytes);
-                let (parent, position) = (None, 0);
-                found.push(File { folder, kind, id, parent, position, bytes: meta.bytes, used: meta.mtime });
-            })?;
-            if !more {
-                break;
-            }
-        }
+        let (mut walk, mut totals) = (Walk::new(shared)?, Totals::default());
+        let coming = (header.id(), header.parent());
+        let (kind, id) = if header.is_whole() { (Kind::Block, *coming.0) } else { (Kind::Tail, *coming.1) };
+        let (parent, position) = (Some(*coming.1), header.position());
+        let mut found = vec![File { folder: 0, kind, id, parent, position, bytes: 0, used: NEVER }];
+        while walk.step(medium, &mut |folder, kind, id, meta| {
+            totals.add(meta.bytes);
+            let (parent, position) = (None, 0);
+            found.push(File { folder, kind, id, parent, position, bytes: meta.bytes, used: meta.mtime });
+        })? {}
+        // Not for a block that follows nothing.
+        let is_parent = |file: &File| (file.folder, file.kind, file.id) == (0, Kind::Block, *coming.1);
+        let orphan = header.position() > 0 && !found.iter().skip(1).any(is_parent);
         // Others may have made room meanwhile.
         if !totals.within(bytes, files) {
-            for file in found.iter_mut().filter(|file| file.kind == Kind::Block) {
+            for file in found.iter_mut().skip(1).filter(|file| file.kind == Kind::Block) {
                 read_parent(medium, &walk.folders[file.folder as usize], file);
             }
         }
-        for i in order(&mut found) {
-            if totals.within(bytes, files) {
+        let order = if orphan { Vec::new() } else { order(&mut found) };
+        for i in order {
+            let file = &found[i as usize];
+            if totals.within(bytes, files) || file.used == NEVER {
                 break;
             }
-            let file = &found[i as usize];
             let name = names::stored(&walk.folders[file.folder as usize], file.kind, &file.id);
             match medium.remove(name.as_str()) {
                 Ok(()) => shared.counters.evicted.add(1),

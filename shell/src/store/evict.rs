@@ -54,6 +54,9 @@ impl File {
     }
 }
 
+/// Later than all times: of a file that is about to be written, and so of those it follows.
+pub const NEVER: Time = Time { seconds: i64::MAX, nanos: u32::MAX };
+
 /// Indices of `files` in the order in which they go.
 pub fn order(files: &mut [File]) -> Vec<u32> {
     let by_id = |a: &File, b: &File| a.key().cmp(&b.key());

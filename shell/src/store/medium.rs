@@ -90,8 +90,8 @@ pub trait Medium: Send + Sync {
     /// It is not there, is no regular file, or cannot be opened.
     fn read(&self, path: &str, take: &mut dyn FnMut(&mut dyn Source)) -> Result<(), IoError>;
 
-    /// Makes the file `path`, which must not exist, has `fill` write into it, sets its time, and waits until
-    /// its bytes are durable; its name need not be. After an error there may be a file.
+    /// Makes the file `path`, which must not exist, has `fill` write into it, sets its time if it can, and
+    /// waits until its bytes are durable; its name need not be. After an error there may be a file.
     ///
     /// # Errors
     /// The medium's, `EEXIST` among them, or `fill`'s.

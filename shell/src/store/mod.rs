@@ -5,6 +5,7 @@
 //! Several processes may share a directory: there are no locks, since a name says what is in a file.
 //! How a block is laid out in its file is the core's business.
 
+mod batch;
 mod budget;
 mod census;
 pub mod disk;
@@ -182,7 +183,9 @@ impl Store {
     pub fn flush(&self, patience: Duration) -> bool {
         let ring = &self.shared.ring;
         ring.wake();
-        let over = |state: &ring::State| state.pending() == 0 || (state.paused.is_some() && !state.trial);
+        let over = |state: &ring::State| {
+            state.pending() == 0 || (state.paused.is_some() && !state.trial) || state.ended
+        };
         ring.wait(patience, &over) && {
             let state = ring.state();
             state.pending() == 0 && state.paused.is_none()

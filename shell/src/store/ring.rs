@@ -67,7 +67,7 @@ impl State {
             None => true,
             Some(_) => self.trial && self.pending() == 0,
         };
-        open && !self.free.is_empty() && !self.quit
+        open && !self.free.is_empty() && !self.quit && !self.ended
     }
 
     /// Blocks that are staged and not yet answered.

@@ -1,63 +1,65 @@
-//! The thread that writes: a batch of blocks, each complete under a name of its own before it gets the right
-//! one, then the folders, and only then the answers. Must not know who staged them.
-//!
-//! Whatever the moment at which the power goes, a block that was answered as saved is there, whole; one that
-//! was not is there whole, or not at all, or it is found damaged and set aside.
+//! The thread that writes: batches of blocks, and between them a count of what is there; when the medium
+//! refuses it pauses. Must not know how a block is written.
 
 use super::budget::Budget;
 use super::census::Census;
 use super::folder;
-use super::medium::{Entry, Errno, IoError, Time};
-use super::names::{self, Kind, Name};
-use super::ring::{Outcome, Slot};
+use super::ring::Outcome;
 use super::shared::{Shared, Trouble};
 use super::status::Pause;
 use core::time::Duration;
-use embedded_io::Write;
 use kinglet_core::kv::header::HEADER_BYTES;
-use kinglet_core::kv::{BLOCK_TOKENS, BlockId, Header, WriteError, file};
 
 /// How long nothing is tried after a failure.
 pub const BACK_OFF: Duration = Duration::from_secs(30);
-/// Names of temporary files that are tried.
-const NAMES_MOST: u32 = 16;
-
 /// A set of first bytes of ids.
 #[derive(Clone, Copy, Default)]
-struct Firsts([u64; 4]);
+pub struct Firsts([u64; 4]);
 
 impl Firsts {
-    fn has(&self, first: u8) -> bool {
+    /// Whether it is in the set.
+    pub fn has(&self, first: u8) -> bool {
         self.0[usize::from(first) / 64] >> (first % 64) & 1 != 0
     }
 
-    fn put(&mut self, first: u8) {
+    /// Puts it in.
+    pub fn put(&mut self, first: u8) {
         self.0[usize::from(first) / 64] |= 1 << (first % 64);
     }
 }
 
 /// A block of the batch.
-struct Done {
-    slot: usize,
-    outcome: Outcome,
+pub struct Done {
+    /// Where it is.
+    pub slot: usize,
+    /// What is to be answered.
+    pub outcome: Outcome,
     /// Whether a file was written for it.
-    written: bool,
+    pub written: bool,
 }
 
 /// What the thread knows.
 pub struct Writer<'a> {
-    shared: &'a Shared,
-    census: Census,
-    budget: Option<Budget>,
+    /// What others see.
+    pub shared: &'a Shared,
+    /// What is there.
+    pub census: Census,
+    /// What may be written today.
+    pub budget: Option<Budget>,
     /// Whether the fingerprint's folder is there and described.
-    ready: bool,
+    pub ready: bool,
     /// Folders of blocks whose own names are durable.
-    known: Firsts,
-    /// Folders in which names are not durable.
-    dirty: Firsts,
-    dirty_folder: bool,
-    dirty_root: bool,
-    batch: Vec<Done>,
+    pub known: Firsts,
+    /// Folders of blocks in which names are not durable.
+    pub dirty: Firsts,
+    /// The same of the fingerprint's folder.
+    pub dirty_folder: bool,
+    /// The same of the directory.
+    pub dirty_root: bool,
+    /// Blocks that are not answered yet.
+    pub batch: Vec<Done>,
+    /// Whether it was said that the limit is too small.
+    pub no_room_said: bool,
     /// The clock that is never set, at which writing is tried again.
     retry_at: Duration,
     /// The same for counting.
@@ -81,6 +83,7 @@ impl<'a> Writer<'a> {
             // It may have been made by somebody who did not wait for it.
             dirty_root: true,
             batch: Vec::with_capacity(shared.ring.slots()),
+            no_room_said: false,
             retry_at: Duration::ZERO,
             count_at: Duration::ZERO,
             // Process numbers say little: in containers all are 1, and others count the same.
@@ -157,10 +160,11 @@ impl<'a> Writer<'a> {
             self.ready = false;
         }
         let counted = self.count_budget();
+        let now = self.shared.medium.now();
         let one = (HEADER_BYTES + self.shared.identity.geometry.block_bytes()) as u64;
         match counted {
             Err(trouble) => return self.pause(&trouble),
-            Ok(()) if self.budget.as_ref().is_some_and(|budget| !budget.allows(one)) => {
+            Ok(()) if self.budget.as_mut().is_some_and(|budget| !budget.allows(now, one)) => {
                 self.retry_at = self.shared.medium.monotonic() + BACK_OFF;
                 return;
             }
@@ -170,18 +174,20 @@ impl<'a> Writer<'a> {
         self.shared.ring.tell();
     }
 
-    fn count_budget(&mut self) -> Result<(), Trouble> {
+    /// Brings the count of the day up to date.
+    pub fn count_budget(&mut self) -> Result<(), Trouble> {
         let n = self.number();
         self.budget.as_mut().map_or(Ok(()), |budget| budget.count(&*self.shared.medium, n))
     }
 
-    fn number(&mut self) -> u64 {
+    /// A number that no other temporary file has.
+    pub fn number(&mut self) -> u64 {
         self.n = self.n.wrapping_add(1);
         self.n
     }
 
     /// Sees to the fingerprint's folder; whether it is new.
-    fn prepare(&mut self) -> Result<bool, Trouble> {
+    pub fn prepare(&mut self) -> Result<bool, Trouble> {
         if self.ready {
             return Ok(false);
         }
@@ -193,7 +199,7 @@ impl<'a> Writer<'a> {
     }
 
     /// Stops writing for a while. It is said once for each reason.
-    fn pause(&mut self, trouble: &Trouble) {
+    pub fn pause(&mut self, trouble: &Trouble) {
         self.retry_at = self.shared.medium.monotonic() + BACK_OFF;
         let before = {
             let mut state = self.shared.ring.state();
@@ -219,7 +225,7 @@ impl<'a> Writer<'a> {
     }
 
     /// Writing works, perhaps again.
-    fn resume(&mut self) {
+    pub fn resume(&mut self) {
         let before = {
             let mut state = self.shared.ring.state();
             state.trial = false;
@@ -229,218 +235,4 @@ impl<'a> Writer<'a> {
             self.shared.lines.say(format_args!("saving again"));
         }
     }
-
-    /// Writes what is staged, beginning with `first`.
-    fn batch(&mut self, first: usize) {
-        let shared = self.shared;
-        // Half the slots, so that the engine can fill the others meanwhile.
-        let most = (shared.ring.slots() / 2).max(1);
-        let (mut next, mut trouble) = (Some(first), None);
-        while let Some(slot) = next {
-            let (outcome, written) = match self.save(&shared.ring.slot(slot)) {
-                Ok(done) => done,
-                Err(found) => {
-                    trouble = Some(found);
-                    (Outcome::Later, false)
-                }
-            };
-            self.batch.push(Done { slot, outcome, written });
-            let more = trouble.is_none() && self.batch.len() < most;
-            next = if more { shared.ring.take() } else { None };
-        }
-        match self.sync() {
-            Ok(()) => self.say_saved(),
-            Err(found) => {
-                self.doubt();
-                trouble = Some(found);
-            }
-        }
-        match trouble {
-            Some(trouble) => self.pause(&trouble),
-            None if self.batch.iter().any(|done| done.written) => self.resume(),
-            None => {}
-        }
-        while let Some(done) = (!self.batch.is_empty()).then(|| self.batch.remove(0)) {
-            shared.ring.report(done.slot, done.outcome);
-        }
-    }
-
-    /// Saves a block; what is to be answered once the folders are durable, and whether a file was written.
-    fn save(&mut self, slot: &Slot) -> Result<(Outcome, bool), Trouble> {
-        let shared = self.shared;
-        let Some(header) = slot.header else { return Ok((Outcome::Never, false)) };
-        let (kind, id) = place(&header);
-        let name = shared.name(kind, &id);
-        self.prepare()?;
-        let instead_of = match shared.medium.meta(name.as_str()) {
-            Err(IoError(Errno::NOENT)) => None,
-            Err(error) => return Err(Trouble::io(&name)(error)),
-            Ok(meta) if meta.entry != Entry::File => {
-                if !shared.set_aside(kind, &id, &"is no regular file") {
-                    return Ok((Outcome::Never, false));
-                }
-                None
-            }
-            Ok(meta) => {
-                if !shared.is_suspect(kind, &id) && self.is_there(&header, meta.bytes) {
-                    // Whoever wrote it may not have waited for its name.
-                    self.touch_folder(id.0[0])?;
-                    shared.counters.skipped_existing.add(1);
-                    return Ok((Outcome::Saved, false));
-                }
-                Some(meta.bytes)
-            }
-        };
-        let bytes = header.file_bytes();
-        self.census.make_room(shared, bytes)?;
-        if let Some(budget) = &mut self.budget {
-            if !budget.allows(bytes) {
-                return Err(Trouble { name, why: Pause::Budget });
-            }
-            budget.spend(bytes);
-        }
-        self.touch_folder(id.0[0])?;
-        self.write(header, slot, kind, &id)?;
-        shared.suspect(kind, &id, false);
-        self.census.written(shared, id.0[0], bytes, instead_of);
-        shared.counters.blocks_saved.add(1);
-        shared.counters.bytes_written.add(bytes);
-        Ok((Outcome::Saved, true))
-    }
-
-    /// Whether the file that is there, of `bytes`, is as good as the block with `header`.
-    fn is_there(&self, header: &Header, bytes: u64) -> bool {
-        if header.is_whole() {
-            // By its name it is the same block; this leaves what a file system may do to a file of which
-            // it has lost the end.
-            return bytes == header.file_bytes();
-        }
-        // A tail that goes on longer is not given up for its own beginning.
-        self.stored_tail(header.parent()).is_some_and(|stored| {
-            bytes == stored.file_bytes() && stored.common(header.contents()) == header.count()
-        })
-    }
-
-    /// The header of the tail that is stored after `parent`, if it is sound.
-    fn stored_tail(&self, parent: &BlockId) -> Option<Header> {
-        let shared = self.shared;
-        let mut found = None;
-        let name = shared.name(Kind::Tail, parent);
-        let _ = shared.medium.read(name.as_str(), &mut |source| found = file::read_header(source).ok());
-        found.filter(|header| {
-            let place = (header.parent(), header.fingerprint(), header.is_whole());
-            place == (parent, &shared.fingerprint, false)
-        })
-    }
-
-    /// Sees to it that a folder of blocks is there, and that it will be synced.
-    fn touch_folder(&mut self, first: u8) -> Result<(), Trouble> {
-        if !self.known.has(first) {
-            folder::make_dir(&*self.shared.medium, &names::shard(&self.shared.fingerprint, first))?;
-            // Also if it was there: whoever made it may not have waited.
-            self.known.put(first);
-            self.dirty_folder = true;
-        }
-        self.dirty.put(first);
-        Ok(())
-    }
-
-    /// Writes the file of a block.
-    fn write(&mut self, mut header: Header, slot: &Slot, kind: Kind, id: &BlockId) -> Result<(), Trouble> {
-        let (shared, medium) = (self.shared, &*self.shared.medium);
-        let payload = &slot.payload[..header.payload_bytes() as usize];
-        let mut fill = |sink: &mut dyn Write<Error = IoError>| match file::encode(&mut header, payload, sink)
-        {
-            Ok(()) => Ok(()),
-            Err(WriteError::Medium(error)) => Err(error),
-            Err(WriteError::Full) => Err(IoError(Errno::NOSPC)),
-            // The payload is the header's: both were made by `pack`.
-            Err(_) => Err(IoError(Errno::INVAL)),
-        };
-        // No nanoseconds: they count how often a file was used.
-        let mtime = Time { seconds: medium.now().seconds, nanos: 0 };
-        let name = shared.name(kind, id);
-        for _ in 0..NAMES_MOST {
-            let temporary = names::temporary(&shared.fingerprint, id, self.number());
-            let written = medium.write_new(temporary.as_str(), mtime, &mut fill);
-            if written == Err(IoError(Errno::EXIST)) {
-                // Somebody else's.
-                continue;
-            }
-            return written.and_then(|()| medium.rename(temporary.as_str(), name.as_str())).map_err(
-                |error| {
-                    // It is found by a later count if it cannot be removed.
-                    let _ = medium.remove(temporary.as_str());
-                    // If a folder is gone, it is made again.
-                    self.ready = false;
-                    Trouble::io(&name)(error)
-                },
-            );
-        }
-        Err(Trouble::io(&name)(IoError(Errno::EXIST)))
-    }
-
-    /// Makes all names durable that the batch made.
-    fn sync(&mut self) -> Result<(), Trouble> {
-        let (shared, medium) = (self.shared, &*self.shared.medium);
-        if self.batch.iter().any(|done| done.written) {
-            self.count_budget()?;
-            self.dirty_root |= self.budget.is_some();
-        }
-        let sync = |name: &Name| medium.sync_dir(name.as_str()).map_err(Trouble::io(name));
-        for first in (0..=255).filter(|first| self.dirty.has(*first)) {
-            sync(&names::shard(&shared.fingerprint, first))?;
-        }
-        self.dirty = Firsts::default();
-        if self.dirty_folder {
-            sync(&names::folder(&shared.fingerprint))?;
-            self.dirty_folder = false;
-        }
-        if self.dirty_root {
-            sync(&Name::new(format_args!("")))?;
-            self.dirty_root = false;
-        }
-        Ok(())
-    }
-
-    /// After a failed sync: what the batch has renamed may not last, though it is seen. It is written again.
-    fn doubt(&mut self) {
-        for done in self.batch.iter_mut().filter(|done| done.outcome == Outcome::Saved) {
-            done.outcome = Outcome::Later;
-            if let Some(header) = &self.shared.ring.slot(done.slot).header {
-                let (kind, id) = place(header);
-                self.shared.suspect(kind, &id, true);
-            }
-        }
-        self.ready = false;
-    }
-
-    /// After a sync: names the last block, and removes tails that whole blocks have taken over.
-    fn say_saved(&mut self) {
-        let shared = self.shared;
-        for done in self.batch.iter().filter(|done| done.outcome == Outcome::Saved) {
-            let Some(header) = shared.ring.slot(done.slot).header.filter(Header::is_whole) else { continue };
-            let stored = self.stored_tail(header.parent());
-            let Some(stored) = stored.filter(|stored| header.common(stored.contents()) == stored.count())
-            else {
-                continue;
-            };
-            let name = shared.name(Kind::Tail, header.parent());
-            if shared.medium.remove(name.as_str()).is_ok() {
-                self.census.removed(shared, header.parent().0[0], stored.file_bytes());
-            }
-        }
-        let last = self.batch.iter().rev().find(|done| done.written);
-        if let Some(header) = last.and_then(|done| shared.ring.slot(done.slot).header) {
-            let (kind, id) = place(&header);
-            let tokens = header.position() as usize * BLOCK_TOKENS + header.count();
-            let file = shared.name(kind, &id);
-            shared.lines.say(format_args!("saved {tokens}-token KV -> {}", shared.shown(&file)));
-        }
-    }
-}
-
-/// What a block is stored as, and the id in its name.
-fn place(header: &Header) -> (Kind, BlockId) {
-    if header.is_whole() { (Kind::Block, *header.id()) } else { (Kind::Tail, *header.parent()) }
 }

@@ -25,6 +25,33 @@ fn prompts_that_come_once_do_not_push_out_a_conversation() {
     }
 }
 
+/// A child may be protected while its parent is not; still it goes first.
+#[test]
+fn a_parent_stays_as_long_as_its_children() {
+    let mut pool = pool(SHAPE);
+    let a = text(1, 64);
+    serve(&mut pool, &a);
+    let seq = pool.open_under(ROOT).unwrap();
+    compute(&mut pool, seq, &a[..32]);
+    assert_eq!(pool.reuse_part(seq, &a, 1).unwrap().0, 63);
+    pool.close(seq).unwrap();
+    assert_eq!((pool.stats().cached, pool.stats().protected), (2, 1));
+    serve(&mut pool, &text(2, 7 * 32));
+    assert_eq!((pool.stats().evicted, serve(&mut pool, &a[..33])), (1, 32));
+}
+
+/// A block's last use is the end of the last sequence that had it, not when it was computed.
+#[test]
+fn what_ended_last_goes_last() {
+    let mut pool = pool(SHAPE);
+    let seq = open(&mut pool, &text(1, 96));
+    serve(&mut pool, &text(2, 96));
+    pool.close(seq).unwrap();
+    serve(&mut pool, &text(3, 128));
+    assert_eq!(pool.stats().evicted, 2);
+    assert_eq!(serve(&mut pool, &text(1, 96)), 95);
+}
+
 #[test]
 fn leaves_go_first_and_pinned_blocks_never() {
     let mut pool = pool(SHAPE);

@@ -5,12 +5,16 @@
 //! in any order and each for itself. Here what is *live* (what calls see) stands apart from what is
 //! *durable*; [`MemoryMedium::crash`] makes of both what a power cut may leave.
 
+mod calls;
+mod shifted;
+
+pub use shifted::Shifted;
+
 use crate::random_model::Rng;
 use core::time::Duration;
-use embedded_io::{ErrorType, Read, Write};
-use kinglet::store::medium::{Entry, Errno, Fill, IoError, Medium, Meta, Source, Time};
+use kinglet::store::medium::{Errno, IoError, Medium, Time};
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard};
+use std::sync::{Condvar, Mutex, MutexGuard};
 
 /// What of the unsynced a power cut leaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,6 +89,9 @@ struct State {
 #[derive(Debug, Default)]
 pub struct MemoryMedium {
     state: Mutex<State>,
+    /// Whether new files have to wait.
+    held: Mutex<bool>,
+    let_go: Condvar,
 }
 
 fn parent(path: &str) -> &str {
@@ -161,6 +168,11 @@ impl State {
         Ok(())
     }
 
+    fn put(&mut self, path: &str, node: Node) {
+        self.live.insert(path.to_string(), node);
+        self.durable.insert(path.to_string(), node);
+    }
+
     fn used(&self) -> usize {
         self.live
             .values()
@@ -169,199 +181,21 @@ impl State {
     }
 }
 
-/// An open file.
-struct Open<'a> {
-    medium: &'a MemoryMedium,
-    file: usize,
-    at: usize,
-}
-
-impl ErrorType for Open<'_> {
-    type Error = IoError;
-}
-
-impl Read for Open<'_> {
-    fn read(&mut self, buf: &mut [u8]) -> Result<usize, IoError> {
-        let mut state = self.medium.state();
-        state.call()?;
-        let rest = state.files[self.file].live.get(self.at..).unwrap_or(&[]);
-        let n = rest.len().min(buf.len());
-        buf[..n].copy_from_slice(&rest[..n]);
-        self.at += n;
-        Ok(n)
-    }
-}
-
-impl Write for Open<'_> {
-    fn write(&mut self, buf: &[u8]) -> Result<usize, IoError> {
-        let mut state = self.medium.state();
-        state.call()?;
-        let room = state.capacity.map_or(usize::MAX, |most| most.saturating_sub(state.used()));
-        if room == 0 && !buf.is_empty() {
-            return Err(IoError(Errno::NOSPC));
-        }
-        for (n, byte) in buf.iter().take(room).enumerate() {
-            match state.step() {
-                Ok(()) => state.files[self.file].live.push(*byte),
-                Err(error) if n == 0 => return Err(error),
-                Err(_) => return Ok(n),
-            }
-        }
-        Ok(room.min(buf.len()))
-    }
-
-    fn flush(&mut self) -> Result<(), IoError> {
-        Ok(())
-    }
-}
-
-impl Source for Open<'_> {
-    fn meta(&mut self) -> Result<Meta, IoError> {
-        let file = &self.medium.state().files[self.file];
-        Ok(Meta { entry: Entry::File, bytes: file.live.len() as u64, mtime: file.mtime })
-    }
-
-    fn touch(&mut self, mtime: Time) -> Result<(), IoError> {
-        let mut state = self.medium.state();
-        state.call()?;
-        if state.read_only {
-            return Err(IoError(Errno::ROFS));
-        }
-        state.files[self.file].mtime = mtime;
-        Ok(())
-    }
-}
-
-impl Medium for MemoryMedium {
-    fn read(&self, path: &str, take: &mut dyn FnMut(&mut dyn Source)) -> Result<(), IoError> {
-        let file = {
-            let mut state = self.state();
-            state.call()?;
-            match state.node(path)? {
-                Node::File(file) => file,
-                _ => return Err(IoError(Errno::INVAL)),
-            }
-        };
-        take(&mut Open { medium: self, file, at: 0 });
-        Ok(())
-    }
-
-    fn write_new(&self, path: &str, mtime: Time, fill: &mut Fill<'_>) -> Result<(), IoError> {
-        let file = {
-            let mut state = self.state();
-            state.call()?;
-            state.step()?;
-            let file = state.files.len();
-            state.add(path, Node::File(file))?;
-            state.files.push(FileState { live: Vec::new(), durable: Vec::new(), mtime });
-            file
-        };
-        fill(&mut Open { medium: self, file, at: 0 })?;
-        let mut state = self.state();
-        state.call()?;
-        state.step()?;
-        if !state.lies {
-            state.files[file].durable = state.files[file].live.clone();
-        }
-        Ok(())
-    }
-
-    fn meta(&self, path: &str) -> Result<Meta, IoError> {
-        let mut state = self.state();
-        state.call()?;
-        let (entry, bytes, mtime) = match state.node(path)? {
-            Node::File(i) => (Entry::File, state.files[i].live.len() as u64, state.files[i].mtime),
-            Node::Directory => (Entry::Directory, 0, Time::default()),
-            Node::Other => (Entry::Other, 0, Time::default()),
-        };
-        Ok(Meta { entry, bytes, mtime })
-    }
-
-    fn rename(&self, from: &str, to: &str) -> Result<(), IoError> {
-        assert_eq!(parent(from), parent(to));
-        let mut state = self.state();
-        state.call()?;
-        state.step()?;
-        let node = state.node(from)?;
-        state.change(from, Change::Move(from.to_string(), to.to_string(), node));
-        Ok(())
-    }
-
-    fn remove(&self, path: &str) -> Result<(), IoError> {
-        let mut state = self.state();
-        state.call()?;
-        state.step()?;
-        match state.node(path)? {
-            Node::Directory => Err(IoError(Errno::ISDIR)),
-            _ => {
-                state.change(path, Change::Remove(path.to_string()));
-                Ok(())
-            }
-        }
-    }
-
-    fn make_dir(&self, path: &str) -> Result<(), IoError> {
-        let mut state = self.state();
-        state.call()?;
-        // As Linux does: what is there is there, also where nothing can be changed.
-        if state.node(path).is_ok() {
-            return Err(IoError(Errno::EXIST));
-        }
-        state.step()?;
-        state.add(path, Node::Directory)
-    }
-
-    fn sync_dir(&self, path: &str) -> Result<(), IoError> {
-        let mut state = self.state();
-        state.call()?;
-        if state.node(path)? != Node::Directory {
-            return Err(IoError(Errno::NOTDIR));
-        }
-        state.step()?;
-        if state.lies {
-            return Ok(());
-        }
-        let (synced, rest) =
-            core::mem::take(&mut state.changes).into_iter().partition(|(dir, _)| dir == path);
-        state.changes = rest;
-        let synced: Vec<(String, Change)> = synced;
-        synced.iter().for_each(|(_, change)| apply(&mut state.durable, change));
-        Ok(())
-    }
-
-    fn list(&self, path: &str, each: &mut dyn FnMut(&str) -> bool) -> Result<(), IoError> {
-        let names: Vec<String> = {
-            let mut state = self.state();
-            state.call()?;
-            if state.node(path)? != Node::Directory {
-                return Err(IoError(Errno::NOTDIR));
-            }
-            let prefix = if path.is_empty() { String::new() } else { format!("{path}/") };
-            let below = state.live.range(prefix.clone()..).map(|(name, _)| name);
-            let names = below.map_while(|name| name.strip_prefix(prefix.as_str()));
-            names.filter(|name| !name.contains('/')).map(String::from).collect()
-        };
-        names.iter().all(|name| each(name));
-        Ok(())
-    }
-
-    fn reopen(&self) -> Result<(), IoError> {
-        self.state().call()
-    }
-
-    fn now(&self) -> Time {
-        self.state().now
-    }
-
-    fn monotonic(&self) -> Duration {
-        self.state().monotonic
-    }
-}
-
 /// What tests do to it.
 impl MemoryMedium {
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(|e| e.into_inner())
+    }
+
+    /// New files wait from now on, as on a disk that hangs, or no longer.
+    pub fn hold_writes(&self, held: bool) {
+        *self.held.lock().unwrap_or_else(|e| e.into_inner()) = held;
+        self.let_go.notify_all();
+    }
+
+    fn pass_gate(&self) {
+        let held = self.held.lock().unwrap_or_else(|e| e.into_inner());
+        drop(self.let_go.wait_while(held, |held| *held).unwrap_or_else(|e| e.into_inner()));
     }
 
     /// An empty directory in 2001.
@@ -374,11 +208,14 @@ impl MemoryMedium {
     /// What is there after the power was cut now, and came back.
     pub fn crash(&self, keep: Keep) -> MemoryMedium {
         let state = self.state();
-        let mut rng = Rng(if let Keep::Some(seed) = keep { seed | 1 } else { 1 });
+        // Spread, since the generator makes much the same of seeds that follow each other.
+        let seed = if let Keep::Some(seed) = keep { seed } else { 0 };
+        let mut rng = Rng(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ 0x5DEE_CE66);
+        let mut lengths = Rng(!rng.0);
         let mut coin = |keep: Keep| match keep {
             Keep::Nothing => false,
             Keep::Everything => true,
-            Keep::Some(_) => rng.number().is_multiple_of(2),
+            Keep::Some(_) => rng.number() & 1 << 20 != 0,
         };
         let mut names = state.durable.clone();
         for (_, change) in &state.changes {
@@ -406,8 +243,8 @@ impl MemoryMedium {
                 match keep {
                     Keep::Nothing => file.live = file.durable.clone(),
                     Keep::Everything => {}
-                    Keep::Some(seed) if !whole => {
-                        let kept = (seed as usize).wrapping_mul(0x9E37_79B1) % (file.live.len() + 1);
+                    Keep::Some(_) if !whole => {
+                        let kept = lengths.number() as usize % (file.live.len() + 1);
                         if zeros { file.live[kept..].fill(0) } else { file.live.truncate(kept) }
                     }
                     Keep::Some(_) => {}
@@ -417,7 +254,7 @@ impl MemoryMedium {
         }
         let (now, monotonic) = (state.now, state.monotonic);
         let state = State { files, durable: names.clone(), live: names, now, monotonic, ..State::default() };
-        MemoryMedium { state: Mutex::new(state) }
+        MemoryMedium { state: Mutex::new(state), ..MemoryMedium::default() }
     }
 
     /// Cuts the power after so many more steps: bytes written, and calls that change something.
@@ -523,12 +360,5 @@ impl MemoryMedium {
         let gone = |name: &String| name == path || name.starts_with(&below) || path.is_empty();
         state.live.retain(|name, _| !gone(name));
         state.durable.retain(|name, _| !gone(name));
-    }
-}
-
-impl State {
-    fn put(&mut self, path: &str, node: Node) {
-        self.live.insert(path.to_string(), node);
-        self.durable.insert(path.to_string(), node);
     }
 }
