@@ -196,10 +196,11 @@ fn line(out: &mut String, row: &Value, digits: usize) {
 }
 
 fn total(report: &Value, conversations: usize) -> String {
-    let mut out = [&conversations.to_string(), " conversations in ", &number(&report["files"]).to_string()]
-        .map(String::from)
-        .concat();
-    out.push_str(" files, ");
+    let files = number(&report["files"]);
+    let mut out = conversations.to_string();
+    out.push_str(if conversations == 1 { " conversation in " } else { " conversations in " });
+    out.push_str(&files.to_string());
+    out.push_str(if files == 1 { " file, " } else { " files, " });
     out.push_str(&bytes(&report["bytes"]));
     let spare = [
         (number(&report["bad"]["files"]), " set aside (.bad)"),
