@@ -8,6 +8,7 @@ use crate::failure::Failure;
 use crate::loader::Model;
 use crate::setup::Setup;
 use crate::store::{Found, Lines, Options, Outcome, Store};
+use core::cell::Cell;
 use core::fmt;
 use core::time::Duration;
 use kinglet_core::kv::{BLOCK_TOKENS, BlockId, ContentId, Geometry, Identity, MIN_REUSE, SaveState};
@@ -37,6 +38,8 @@ pub struct Cache {
     contents: Vec<ContentId>,
     /// What was read last from disk: the parent and how much of `contents` it is the end of.
     last: Option<(BlockId, usize, usize)>,
+    /// Whether there was no room on the disk for a block since [`Cache::flush`] began.
+    refused: Cell<bool>,
 }
 
 /// Buffers for blocks on their way to the disk: a batch of the engine may end in as many at once, and the
@@ -82,6 +85,7 @@ impl Cache {
             fingerprint,
             contents: Vec::with_capacity(limits.max_seq),
             last: None,
+            refused: Cell::new(false),
         })
     }
 
@@ -136,12 +140,34 @@ impl Cache {
     fn find(&mut self, engine: &mut Engine<'_>, seq: SeqId, most: usize) -> Result<(usize, usize), Failure> {
         let known = &self.contents[..most];
         let ram = engine.reuse_blocks(seq, known).map_err(Failure::new)?;
+        self.save_again(engine, seq);
         let mut len = ram;
         while len + BLOCK_TOKENS <= most && self.load(engine, seq, len, len + BLOCK_TOKENS, BLOCK_TOKENS)? {
             len += BLOCK_TOKENS;
         }
         let disk = len - ram + self.find_part(engine, seq, len, most)?;
         Ok((engine.len(seq).map_err(Failure::new)?, disk))
+    }
+
+    /// Blocks found in memory were saved once, but another process that needed room, or a person, may have
+    /// removed their files since. What follows them could never be found then, so they are saved again.
+    fn save_again(&self, engine: &mut Engine<'_>, seq: SeqId) {
+        let Some(store) = &self.store else { return };
+        let is_saved = |engine: &Engine<'_>, block: u32| {
+            engine.pool().info(block).filter(|info| info.save == SaveState::Saved).map(|info| info.id)
+        };
+        let blocks = engine.pool().table(seq).map_or(0, <[u32]>::len);
+        let mut gone = false;
+        // Files go from the end of a chain to its beginning: the last one speaks for all.
+        for i in (0..blocks).rev() {
+            let block = engine.pool().table(seq).map_or(0, |table| table[i]);
+            let Some(id) = is_saved(engine, block) else { continue };
+            if !gone && store.has(&id) {
+                return;
+            }
+            gone = true;
+            engine.set_save_state(block, &id, SaveState::Unsaved);
+        }
     }
 
     /// Takes what there is of the block that begins at `len`: from memory, or from disk if that has more;
@@ -214,11 +240,30 @@ impl Cache {
         LastFile(self)
     }
 
-    /// Hands full blocks to the writer, as many as it has buffers for; whether any are left. Costs nothing if
-    /// there are none.
+    /// Hands full blocks to the writer, as many as it has buffers for, and takes its answers; whether more is to
+    /// come. Costs nothing if there is nothing to do.
     pub fn save(&self, engine: &mut Engine<'_>) -> bool {
         let Some(store) = &self.store else { return false };
+        self.take_answers(store, engine);
+        while store.room() {
+            let Some(view) = engine.next_unsaved() else { break };
+            let (block, id) = (view.block, view.id);
+            if !store.stage(block, &view.parent, view.position as u32, view.contents, view.bytes) {
+                break;
+            }
+            engine.set_save_state(block, &id, SaveState::Staged);
+        }
+        if store.status().pending > 0 {
+            return true;
+        }
+        // Whatever was answered before it was seen that nothing is pending.
+        self.take_answers(store, engine);
+        store.room() && engine.next_unsaved().is_some()
+    }
+
+    fn take_answers(&self, store: &Store, engine: &mut Engine<'_>) {
         while let Some(done) = store.finished() {
+            self.refused.set(self.refused.get() || done.outcome == Outcome::Never);
             let state = match done.outcome {
                 Outcome::Saved => SaveState::Saved,
                 Outcome::Later => SaveState::Unsaved,
@@ -227,30 +272,27 @@ impl Cache {
             };
             engine.set_save_state(done.block, &done.id, state);
         }
-        while store.room() {
-            let Some(view) = engine.next_unsaved() else { return store.status().pending > 0 };
-            let (block, id) = (view.block, view.id);
-            if !store.stage(block, &view.parent, view.position as u32, view.contents, view.bytes) {
-                break;
-            }
-            engine.set_save_state(block, &id, SaveState::Staged);
-        }
-        store.status().pending > 0 || (store.room() && engine.next_unsaved().is_some())
     }
 
-    /// Hands the unfinished last block of a sequence to the writer, if there is room.
-    pub fn save_tail(&self, engine: &Engine<'_>, seq: SeqId) {
-        let Some(store) = &self.store else { return };
-        if let Ok(Some(view)) = engine.tail(seq) {
-            store.stage(view.block, &view.parent, view.position as u32, view.contents, view.bytes);
+    /// Hands the unfinished last block of a sequence to the writer, if there is room; whether nothing of it
+    /// is left to do.
+    pub fn save_tail(&self, engine: &Engine<'_>, seq: SeqId) -> bool {
+        let Some(store) = &self.store else { return true };
+        match engine.tail(seq) {
+            Ok(Some(view)) => {
+                store.stage(view.block, &view.parent, view.position as u32, view.contents, view.bytes)
+            }
+            _ => true,
         }
     }
 
     /// Waits until everything that was computed is on disk, and the tail of `seq`; whether it is. It gives up
-    /// when the disk does; `tick` hears how many blocks are left.
+    /// when the disk does, and not before that was tried again if it is time to; `tick` hears how many blocks
+    /// are left.
     pub fn flush(&self, engine: &mut Engine<'_>, seq: SeqId, tick: &mut dyn FnMut(usize)) -> bool {
         let Some(store) = &self.store else { return true };
         let mut tail = true;
+        self.refused.set(false);
         loop {
             let more = self.save(engine);
             if tail && store.room() {
@@ -259,16 +301,16 @@ impl Cache {
                 continue;
             }
             let status = store.status();
-            if status.paused.is_some() {
+            if status.paused.is_some() && !status.trial {
                 return false;
             }
             if !more && !tail && status.pending == 0 {
                 // The answers to the last blocks.
                 self.save(engine);
-                return true;
+                return !self.refused.get() && is_saved(engine, seq);
             }
             tick(status.pending + engine.stats().unsaved);
-            store.wait(TICK);
+            store.wait_for_answer(TICK);
         }
     }
 
@@ -276,6 +318,16 @@ impl Cache {
     pub fn is_sync(&self, setup: &Setup) -> bool {
         self.store.is_some() && setup.cache.sync
     }
+}
+
+/// Whether all whole blocks of a sequence are on disk.
+fn is_saved(engine: &Engine<'_>, seq: SeqId) -> bool {
+    let pool = engine.pool();
+    let saved = |block: &u32| {
+        pool.info(*block)
+            .is_none_or(|info| info.contents.len() < BLOCK_TOKENS || info.save == SaveState::Saved)
+    };
+    pool.table(seq).is_ok_and(|table| table.iter().all(saved))
 }
 
 /// Shows the file that was read last.

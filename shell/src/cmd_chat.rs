@@ -255,7 +255,10 @@ impl Chat {
         let text = self.vocabulary.decode(&self.reply);
         self.turns.push(("assistant", text));
         self.remember()?;
-        self.session.settle(&self.setup)?;
+        // The conversation goes on all the same.
+        if let Err(Failure::Failed(line)) = self.session.settle(&self.setup) {
+            note(format_args!("{line}"));
+        }
         if report.stop() == Some(Stop::ContextFull) {
             note(format_args!(
                 "context full: the reply is cut after {} tokens in all; /clear the conversation, or start \

@@ -107,7 +107,7 @@ pub fn command(words: &mut Words) -> Result<(), Failure> {
     let done = report.read(&mut session, &ids, &setup).and_then(|()| {
         report.generate(&mut session, most, &mut chooser, &is_end, &mut |token| writer.push(token))
     });
-    writer.end_line()?;
+    let ended = writer.end_line();
     if report.stop() == Some(Stop::ContextFull) {
         let ctx = session.ctx();
         setup.note(format_args!("the reply is cut: the context of {ctx} tokens is full; use a larger --ctx"));
@@ -116,8 +116,10 @@ pub fn command(words: &mut Words) -> Result<(), Failure> {
     if matches!(done, Ok(()) | Err(Failure::Interrupted)) {
         report.print(&setup);
     }
+    // Also where nobody reads any more. With `--disk-kv-sync` a reply that is not safe is a failure.
+    let safe = if done.is_ok() { session.settle(&setup) } else { Ok(()) };
     session.finish(&setup);
-    done
+    done.and(ended).and(safe)
 }
 
 fn read(source: Source) -> Result<String, Failure> {

@@ -58,7 +58,7 @@ pub fn command(words: &mut Words) -> Result<(), Failure> {
     }
     let path = words.need(setup.model.clone(), "-m FILE")?;
     let model = Model::open(&path)?;
-    setup.ctx = Some(tokens + REPLY);
+    setup.ctx = Some(setup.ctx.unwrap_or(0).max(tokens + REPLY));
     setup.logit_rows = 16;
     signal::install();
     let vocab = model.config()?.vocab as u32;
@@ -86,7 +86,7 @@ impl Run<'_> {
     fn all(&mut self) -> Result<(), Failure> {
         let mut session = Session::start(self.model, &self.setup)?;
         self.want = score(&mut session, &self.ids)?;
-        note(format_args!(
+        self.setup.note(format_args!(
             "cold, {} threads, kernels {}: {} tokens",
             session.threads(),
             self.setup.isa.name(),
@@ -100,7 +100,12 @@ impl Run<'_> {
 
     /// Says how a check went.
     fn check(&mut self, what: core::fmt::Arguments<'_>, good: bool) {
-        note(format_args!("{what}: {}", if good { "equal" } else { "DIFFERENT" }));
+        let line = format_args!("{what}: {}", if good { "equal" } else { "DIFFERENT" });
+        if good {
+            self.setup.note(line)
+        } else {
+            note(line)
+        }
         self.failed += usize::from(!good);
     }
 
@@ -150,6 +155,8 @@ impl Run<'_> {
         let mut setup = self.setup.clone();
         setup.cache.disk = Some(self.dir.clone());
         setup.quiet = true;
+        // A disk that is full is no machine that computes wrong: it fails as what it is.
+        (setup.cache.sync, setup.cache.max_bytes) = (true, u64::MAX);
         let mut writer = Session::start(self.model, &setup)?;
         // One token less than the whole prompt: with the tail all of that can be restored.
         writer.begin(&self.ids)?;

@@ -24,8 +24,9 @@ pub struct History {
 }
 
 impl History {
-    /// The file and the turns in it; none if it is not there yet. A last line without an end is what a
-    /// power cut left: it is cut off, and the second number says how many bytes that were.
+    /// The file and the turns in it; none if it is not there yet. A last line without an end that is no turn
+    /// but the beginning of one is what a power cut left: it is cut off, and the number says how many bytes
+    /// that were. One that is a turn gets its end.
     ///
     /// # Errors
     /// The file cannot be read, or a line is no turn.
@@ -43,9 +44,17 @@ impl History {
         while read_line(&mut reader, &mut line).map_err(fail)? {
             let end = read + line.len() as u64 + 1;
             if end > whole {
-                let file = OpenOptions::new().write(true).open(&path).map_err(fail)?;
-                file.set_len(read).map_err(fail)?;
-                return Ok((History { path: Some(path) }, turns, line.len()));
+                let mut file = OpenOptions::new().append(true).open(&path).map_err(fail)?;
+                if let Some(turn) = parse(&line) {
+                    file.write_all(b"\n").map_err(fail)?;
+                    turns.push(turn);
+                    return Ok((History { path: Some(path) }, turns, 0));
+                }
+                // Anything else was never ours: nothing of it is touched.
+                if is_torn(&line) {
+                    file.set_len(read).map_err(fail)?;
+                    return Ok((History { path: Some(path) }, turns, line.len()));
+                }
             }
             read = end;
             let turn = parse(&line).ok_or_else(|| {
@@ -97,6 +106,12 @@ fn failed(path: &Path, e: &std::io::Error) -> Failure {
     Failure::file(path, io_fault(e))
 }
 
+/// Whether a line that has no end may be the beginning of one of ours, or its place on the disk.
+fn is_torn(line: &[u8]) -> bool {
+    const START: &[u8] = br#"{"role": ""#;
+    line.starts_with(START) || START.starts_with(line) || line.iter().all(|byte| *byte == 0)
+}
+
 fn parse(line: &[u8]) -> Option<Turn> {
     let value: Value = serde_json::from_slice(line).ok()?;
     let role = value.get("role")?.as_str()?;
@@ -127,6 +142,17 @@ mod tests {
         assert_eq!(History::open(Some(path.clone())).unwrap().1, turns[..1]);
         std::fs::write(&path, "{\"role\": \"wizard\", \"content\": \"\"}\n").unwrap();
         assert!(matches!(History::open(Some(path.clone())), Err(Failure::Failed(m)) if m.contains("line 1")));
+        // Somebody else's file of one line without an end, and one whose last end an editor left out.
+        let other = "[{\"role\": \"user\", \"content\": \"hello\"}]";
+        std::fs::write(&path, other).unwrap();
+        assert!(matches!(History::open(Some(path.clone())), Err(Failure::Failed(m)) if m.contains("line 1")));
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), other);
+        let bare = other.trim_matches(['[', ']']);
+        std::fs::write(&path, bare).unwrap();
+        let (history, read, cut) = History::open(Some(path.clone())).unwrap();
+        assert_eq!((read.len(), cut), (1, 0));
+        history.add(&read).unwrap();
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), format!("{bare}\n{bare}\n"));
         std::fs::remove_file(&path).unwrap();
     }
 }

@@ -25,7 +25,7 @@ pub enum Line {
 
 /// How long to wait for input between two calls of what is done meanwhile.
 const IDLE: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
-/// As [`IDLE`], once there is nothing left to do.
+/// As [`IDLE`], while there is nothing left to do.
 const REST: Timespec = Timespec { tv_sec: 0, tv_nsec: 250_000_000 };
 
 /// Longest line that is kept: far more than any context.
@@ -67,17 +67,16 @@ impl Lines {
         Lines { bytes: Vec::new(), searched: 0, ended: false }
     }
 
-    /// Waits for the next line, and calls `idle` every now and then meanwhile, until it says that there is
-    /// nothing left to do.
+    /// Waits for the next line, and calls `idle` every now and then meanwhile, less often while it says that
+    /// there is nothing left to do: a disk that was full may have room again.
     ///
     /// # Errors
     /// Of the read; a line beyond all reason.
     pub fn line(&mut self, idle: &mut dyn FnMut() -> bool) -> io::Result<Line> {
-        let mut busy = true;
         self.line_from(&mut |part| {
             // It never waits in `read`: a signal that came just before would go unseen.
             while !signal::interrupted() {
-                busy = busy && idle();
+                let busy = idle();
                 let stdin = io::stdin();
                 let mut fds = [PollFd::new(&stdin, PollFlags::IN)];
                 match poll(&mut fds, Some(if busy { &IDLE } else { &REST })) {

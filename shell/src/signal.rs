@@ -1,4 +1,4 @@
-//! Ctrl-C and SIGTERM: the first one asks, the second one kills; and last words. Must not know what is
+//! Ctrl-C, SIGTERM and SIGHUP: the first one asks, the second one kills; and last words. Must not know what is
 //! being done.
 //!
 //! Handlers touch one atomic or call `write` and `_exit`: all are async-signal-safe.
@@ -15,7 +15,9 @@ const fn exit_code_of(signal: libc::c_int) -> u8 {
 }
 
 extern "C" fn on_interrupt(signal: libc::c_int) {
-    if ASKED.swap(signal, Ordering::Relaxed) != 0 {
+    // The system's wish after the user's is not a second one: there is time to end well.
+    let before = ASKED.swap(signal, Ordering::Relaxed);
+    if before != 0 && (before != libc::SIGINT || signal == libc::SIGINT) {
         // SAFETY: `_exit` is async-signal-safe and runs no destructors.
         unsafe { libc::_exit(libc::c_int::from(exit_code_of(signal))) }
     }
@@ -23,7 +25,7 @@ extern "C" fn on_interrupt(signal: libc::c_int) {
 
 /// Installs the handler. Blocking reads return early (`EINTR`), so that a prompt can react.
 pub fn install() {
-    for signal in [libc::SIGINT, libc::SIGTERM] {
+    for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
         // SAFETY: zero is a valid value of every field of `sigaction` (no flags, empty mask, no handler);
         // the handler is a function of the right signature that only does what a handler may.
         unsafe {
@@ -81,7 +83,7 @@ pub fn interrupted() -> bool {
 
 /// Whether the system wants the program to end: there is no going on after that.
 pub fn terminated() -> bool {
-    ASKED.load(Ordering::Relaxed) == libc::SIGTERM
+    matches!(ASKED.load(Ordering::Relaxed), libc::SIGTERM | libc::SIGHUP)
 }
 
 /// Exit code of a program that ends because it was asked to: 130 for Ctrl-C, 143 for SIGTERM.
@@ -92,7 +94,7 @@ pub fn exit_code() -> u8 {
     }
 }
 
-/// Forgets a Ctrl-C that was answered; SIGTERM is never forgotten.
+/// Forgets a Ctrl-C that was answered; the system's signals are never forgotten.
 pub fn clear() {
     let _ = ASKED.compare_exchange(libc::SIGINT, 0, Ordering::Relaxed, Ordering::Relaxed);
 }

@@ -84,6 +84,7 @@ fn copy(
         progress(files, bytes);
     }
     while left > 0 {
+        store.wait_for_answer(PATIENCE);
         left -= answers(&store, out)?;
     }
     Ok(store.status())

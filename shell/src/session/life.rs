@@ -30,6 +30,7 @@ impl Session {
     pub fn begin_at_most(&mut self, ids: &[u32], most: usize) -> Result<Reused, Failure> {
         super::feed::prompt_fits(ids.len(), self.limits.max_seq)?;
         self.cache.save(&mut self.engine);
+        self.tail_due = false;
         self.engine.close(self.seq).map_err(Failure::new)?;
         self.tokens.clear();
         let (seq, reused) = self.cache.admit(&mut self.engine, self.root, ids, most)?;
@@ -45,7 +46,10 @@ impl Session {
 
     /// Goes on with what is to be saved; whether anything is left to do.
     pub fn save_more(&mut self) -> bool {
-        self.cache.save(&mut self.engine)
+        let more = self.cache.save(&mut self.engine);
+        // There was no room for it when the reply ended; what comes before it goes first.
+        self.tail_due = self.tail_due && !self.cache.save_tail(&self.engine, self.seq);
+        more || self.tail_due
     }
 
     /// To be called when a reply has ended: the cache gets its last tokens. Waits for the disk only if the
@@ -56,14 +60,15 @@ impl Session {
     pub fn settle(&mut self, setup: &Setup) -> Result<(), Failure> {
         self.save_more();
         if !self.cache.is_sync(setup) {
-            self.cache.save_tail(&self.engine, self.seq);
+            self.tail_due = !self.cache.save_tail(&self.engine, self.seq);
             return Ok(());
         }
         if self.flush(setup) {
             return Ok(());
         }
         let why = self.cache.store().and_then(|store| store.status().paused);
-        let why = why.map_or(String::from("interrupted"), |why| why.to_string());
+        let full = "no room within --disk-kv-max-bytes and --disk-kv-max-files";
+        let why = why.map_or(String::from(full), |why| why.to_string());
         Err(Failure::new(format_args!("--disk-kv-sync: the reply is not safe on the disk: {why}")))
     }
 

@@ -67,6 +67,8 @@ pub struct Session {
     logits: Vec<f32>,
     /// See [`Session::be_responsive`].
     responsive: bool,
+    /// Whether the cache has yet to get the last tokens of the reply that has ended.
+    tail_due: bool,
 }
 
 impl Session {
@@ -134,6 +136,7 @@ impl Session {
             tokens: Vec::with_capacity(limits.max_seq),
             logits: vec![0.0; config.vocab],
             responsive: false,
+            tail_due: false,
             engine,
         })
     }

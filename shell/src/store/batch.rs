@@ -100,15 +100,14 @@ impl Writer<'_> {
             }
         };
         let bytes = header.file_bytes();
+        // Nothing makes room for what will not be written.
+        let now = shared.medium.now();
+        if self.budget.as_mut().is_some_and(|budget| !budget.allows(now, bytes)) {
+            return Err(Trouble { name, why: Pause::Budget });
+        }
         if !self.census.make_room(shared, &header)? {
             self.say_no_room(&name);
             return Ok((Outcome::Never, false));
-        }
-        if let Some(budget) = &mut self.budget {
-            if !budget.allows(shared.medium.now(), bytes) {
-                return Err(Trouble { name, why: Pause::Budget });
-            }
-            budget.spend(bytes);
         }
         self.touch_folder(id.0[0])?;
         self.write(header, slot, kind, &id)?;
@@ -160,19 +159,26 @@ impl Writer<'_> {
     fn write(&mut self, mut header: Header, slot: &Slot, kind: Kind, id: &BlockId) -> Result<(), Trouble> {
         let (shared, medium) = (self.shared, &*self.shared.medium);
         let payload = &slot.payload[..header.payload_bytes() as usize];
-        let mut fill = |sink: &mut dyn Write<Error = IoError>| match file::encode(&mut header, payload, sink)
-        {
-            Ok(()) => Ok(()),
-            Err(WriteError::Medium(error)) => Err(error),
-            Err(WriteError::Full) => Err(IoError(Errno::NOSPC)),
-            // The payload is the header's: both were made by `pack`.
-            Err(_) => Err(IoError(Errno::INVAL)),
+        let (budget, bytes) = (&mut self.budget, header.file_bytes());
+        let mut fill = |sink: &mut dyn Write<Error = IoError>| {
+            // Not before there is a file: a directory that refuses one wears nothing out.
+            if let Some(budget) = budget {
+                budget.spend(bytes);
+            }
+            match file::encode(&mut header, payload, sink) {
+                Ok(()) => Ok(()),
+                Err(WriteError::Medium(error)) => Err(error),
+                Err(WriteError::Full) => Err(IoError(Errno::NOSPC)),
+                // The payload is the header's: both were made by `pack`.
+                Err(_) => Err(IoError(Errno::INVAL)),
+            }
         };
         // No nanoseconds: they count how often a file was used.
         let mtime = Time { seconds: medium.now().seconds, nanos: 0 };
         let name = shared.name(kind, id);
         for _ in 0..NAMES_MOST {
-            let temporary = names::temporary(&shared.fingerprint, id, self.number());
+            self.n = self.n.wrapping_add(1);
+            let temporary = names::temporary(&shared.fingerprint, id, self.n);
             let written = medium.write_new(temporary.as_str(), mtime, &mut fill);
             if written == Err(IoError(Errno::EXIST)) {
                 // Somebody else's.

@@ -134,6 +134,13 @@ impl Store {
         self.shared.tail(parent, position, contents)
     }
 
+    /// Whether the whole block `id` is there, as far as its name says: somebody may have removed it since it
+    /// was saved. If the disk does not say, it is.
+    pub fn has(&self, id: &BlockId) -> bool {
+        let name = self.shared.name(Kind::Block, id);
+        self.shared.medium.meta(name.as_str()) != Err(medium::IoError(medium::Errno::NOENT))
+    }
+
     /// The file in which [`Store::find`] looks, as people write it.
     pub fn file(&self, parent: &BlockId, contents: &[ContentId]) -> impl core::fmt::Display {
         let (kind, id) = match contents.len() {
@@ -179,6 +186,12 @@ impl Store {
         self.shared.ring.wait_for_news(patience)
     }
 
+    /// Waits until there is an answer, or none to come; whether it came in time. For who has nothing more to
+    /// stage: [`Store::wait`] is over at once while there is room.
+    pub fn wait_for_answer(&self, patience: Duration) -> bool {
+        self.shared.ring.wait_for_answer(patience)
+    }
+
     /// Waits until all that was staged is durable; whether it is. It does not wait for a pause to end.
     pub fn flush(&self, patience: Duration) -> bool {
         let ring = &self.shared.ring;
@@ -200,7 +213,8 @@ impl Store {
     /// What it has done so far.
     pub fn status(&self) -> Status {
         let state = self.shared.ring.state();
-        Status { paused: state.paused, pending: state.pending(), ..self.shared.counters.status() }
+        let (paused, trial, pending) = (state.paused, state.trial, state.pending());
+        Status { paused, trial, pending, ..self.shared.counters.status() }
     }
 
     /// The directory of the model's caches, as people write it.

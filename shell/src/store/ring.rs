@@ -223,6 +223,11 @@ impl Ring {
         }
     }
 
+    /// Waits until there is an answer, or none to come.
+    pub fn wait_for_answer(&self, patience: Duration) -> bool {
+        self.wait(patience, &|state| !state.done.is_empty() || state.pending() == 0)
+    }
+
     /// Waits until there is an answer or room.
     pub fn wait_for_news(&self, patience: Duration) -> bool {
         self.wait(patience, &|state| !state.done.is_empty() || state.room())

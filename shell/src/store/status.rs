@@ -46,6 +46,8 @@ pub struct Status {
     pub skipped_existing: u64,
     /// Why nothing is written.
     pub paused: Option<Pause>,
+    /// Whether a block may be tried in spite of that.
+    pub trial: bool,
     /// Blocks that are staged and not yet answered.
     pub pending: usize,
 }

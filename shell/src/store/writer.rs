@@ -65,7 +65,7 @@ pub struct Writer<'a> {
     /// The same for counting.
     count_at: Duration,
     /// The last number of a temporary file.
-    n: u64,
+    pub n: u64,
 }
 
 impl<'a> Writer<'a> {
