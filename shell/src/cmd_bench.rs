@@ -75,7 +75,7 @@ pub fn command(words: &mut Words) -> Result<(), Failure> {
     if pp == 0 && tg == 0 {
         return Err(words.wrong("--pp 0 and --tg 0 leave nothing to measure"));
     }
-    let model = Model::open(&path)?;
+    let model = Model::open_to_compute(&path)?;
     if let Some(prompt) = restore {
         let vocab = model.config()?.vocab as u32;
         let ids: Vec<u32> = (0..prompt + more).map(|i| token(i, vocab)).collect();

@@ -72,7 +72,7 @@ pub fn command(words: &mut Words) -> Result<(), Failure> {
         turns.remove(0);
         system = system.or(Some(said));
     }
-    let model = Model::open(&path)?;
+    let model = Model::open_to_compute(&path)?;
     let config = model.config()?;
     let vocabulary = Vocabulary::open(&model)?;
     let template = Template::of(&model)?;

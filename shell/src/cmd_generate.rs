@@ -63,7 +63,7 @@ pub fn command(words: &mut Words) -> Result<(), Failure> {
     setup.cache.check(words)?;
     setup.several = jsonl;
 
-    let model = Model::open(&path)?;
+    let model = Model::open_to_compute(&path)?;
     let tokenizer = if stop_eos { Some(Vocabulary::open(&model)?.tokenizer) } else { None };
     let mut session = Session::start(&model, &setup)?;
     signal::install();

@@ -94,7 +94,7 @@ pub fn command(words: &mut Words) -> Result<(), Failure> {
         return Err(words.wrong("--hash and -o - would both write to standard output"));
     }
 
-    let model = Model::open(&path)?;
+    let model = Model::open_to_compute(&path)?;
     let mut session = Session::start(&model, &setup)?;
     session.fits(list.len())?;
     // Opened before the work: a folder that is not there is found at once.

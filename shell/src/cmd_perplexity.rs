@@ -47,7 +47,7 @@ pub fn command(words: &mut Words) -> Result<(), Failure> {
     let file = words.need(file, "--file TEXT")?;
 
     let text = read_text(&file)?;
-    let model = Model::open(&path)?;
+    let model = Model::open_to_compute(&path)?;
     let config = model.config()?;
     let ids = Vocabulary::open(&model)?.encode(&text)?;
     if ids.len() < 2 {

@@ -73,7 +73,7 @@ pub fn command(words: &mut Words) -> Result<(), Failure> {
         return Err(words.wrong("--raw has no template that --system or --no-think could change"));
     }
 
-    let model = Model::open(&path)?;
+    let model = Model::open_to_compute(&path)?;
     let config = model.config()?;
     let mut vocabulary = Vocabulary::open(&model)?;
     let text = read(source)?;

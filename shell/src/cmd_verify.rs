@@ -57,7 +57,7 @@ pub fn command(words: &mut Words) -> Result<(), Failure> {
         }
     }
     let path = words.need(setup.model.clone(), "-m FILE")?;
-    let model = Model::open(&path)?;
+    let model = Model::open_to_compute(&path)?;
     setup.ctx = Some(setup.ctx.unwrap_or(0).max(tokens + REPLY));
     setup.logit_rows = 16;
     signal::install();

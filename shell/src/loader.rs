@@ -33,6 +33,20 @@ impl Model {
     /// # Errors
     /// The file cannot be read or is no GGUF file of ours, in one line.
     pub fn open(path: &Path) -> Result<Model, Failure> {
+        Model::parse(path, Model::map(path)?)
+    }
+
+    /// As [`Model::open`], and has all of the file read into memory in the background: it will all be needed.
+    ///
+    /// # Errors
+    /// As [`Model::open`].
+    pub fn open_to_compute(path: &Path) -> Result<Model, Failure> {
+        let bytes = Model::map(path)?;
+        map::read_ahead(bytes);
+        Model::parse(path, bytes)
+    }
+
+    fn map(path: &Path) -> Result<&'static [u8], Failure> {
         // Asked before it is opened: opening a pipe would wait for somebody to write into it.
         let about = std::fs::metadata(path).map_err(|e| Failure::file(path, io_fault(&e)))?;
         if about.is_dir() {
@@ -46,7 +60,10 @@ impl Model {
             return Err(Failure::file(path, "is empty; download or copy it again"));
         }
         let file = File::open(path).map_err(|e| Failure::file(path, io_fault(&e)))?;
-        let bytes = map::file(&file).map_err(|e| Failure::file(path, format!("cannot be mapped: {e}")))?;
+        map::file(&file).map_err(|e| Failure::file(path, format!("cannot be mapped: {e}")))
+    }
+
+    fn parse(path: &Path, bytes: &'static [u8]) -> Result<Model, Failure> {
         let fail = |e: ModelError| Failure::file(path, Advised(e));
         let counts = Gguf::counts(bytes).map_err(|e| fail(e.into()))?;
         let metas = vec![Meta::EMPTY; counts.metas].leak();

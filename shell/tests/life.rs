@@ -2,115 +2,13 @@
 
 mod common;
 
-use common::{command, fixture, qwen2, qwen3, run, run_with, scratch, words, write};
+use common::life::{Server, durable, files, fresh, generate, ids, line, number, with_dir};
+use common::{fixture, qwen2, qwen3, run, run_with, scratch, words, write};
 use core::time::Duration;
-use kinglet_core::kv::file::read_header;
-use kinglet_core::kv::header::HEADER_BYTES;
-use kinglet_core::kv::{BLOCK_TOKENS, BlockId, ContentId};
-use std::collections::HashMap;
-use std::io::{BufRead, BufReader, Read, Write};
-use std::path::{Path, PathBuf};
-use std::process::{Child, Stdio};
+use kinglet_core::kv::BLOCK_TOKENS;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
 use std::time::{Instant, SystemTime};
-
-/// Ids that tiny models know.
-fn ids(n: usize, seed: usize) -> Vec<u32> {
-    (0..n).map(|i| ((i * 7 + seed * 13 + i * i * seed) % 200) as u32).collect()
-}
-
-fn line(ids: &[u32]) -> String {
-    ids.iter().map(u32::to_string).collect::<Vec<_>>().join(",") + "\n"
-}
-
-fn fresh(name: &str) -> PathBuf {
-    let dir = scratch().join(name);
-    let _ = std::fs::remove_dir_all(&dir);
-    dir
-}
-
-/// Number behind the first line that begins with `start`.
-fn number(err: &str, start: &str) -> Option<usize> {
-    let rest = err.lines().find_map(|l| l.strip_prefix(start))?;
-    rest.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()
-}
-
-/// All files below `dir`, with their sizes.
-fn files(dir: &Path) -> Vec<(PathBuf, u64)> {
-    let mut all = Vec::new();
-    for entry in std::fs::read_dir(dir).into_iter().flatten() {
-        let entry = entry.unwrap();
-        let about = entry.metadata().unwrap();
-        if about.is_dir() { all.extend(files(&entry.path())) } else { all.push((entry.path(), about.len())) }
-    }
-    all
-}
-
-/// Tokens of the longest chain of whole block files that begins a sequence of `ids`: what is on disk of it.
-fn durable(dir: &Path, ids: &[u32]) -> usize {
-    let mut blocks: HashMap<(u32, Vec<ContentId>), (BlockId, BlockId)> = HashMap::new();
-    for (path, _) in files(dir).into_iter().filter(|(path, _)| path.extension().is_some_and(|e| e == "kv")) {
-        let bytes = std::fs::read(&path).unwrap();
-        let header = read_header(&mut &bytes[..HEADER_BYTES]).unwrap();
-        let key = (header.position(), header.contents().to_vec());
-        blocks.insert(key, (*header.parent(), *header.id()));
-    }
-    let (mut tokens, mut before) = (0, None);
-    for chunk in ids.chunks_exact(BLOCK_TOKENS) {
-        let contents: Vec<ContentId> = chunk.iter().map(|id| ContentId::token(*id)).collect();
-        match blocks.get(&((tokens / BLOCK_TOKENS) as u32, contents)) {
-            Some((parent, id)) if before.is_none_or(|before| before == *parent) => before = Some(*id),
-            _ => break,
-        }
-        tokens += BLOCK_TOKENS;
-    }
-    tokens
-}
-
-fn generate(model: &str, more: &str) -> Vec<String> {
-    words(&format!("generate -m {model} --jsonl --ctx 1024 {more}"))
-}
-
-fn with_dir(model: &str, dir: &Path, more: &str) -> Vec<String> {
-    generate(model, &format!("--disk-kv {} {more}", dir.display()))
-}
-
-/// A process that answers lines, and is killed when it is dropped.
-struct Server(Child);
-
-impl Server {
-    fn start(args: &[String]) -> Server {
-        Server(command(args).stdin(Stdio::piped()).spawn().unwrap())
-    }
-
-    fn say(&mut self, line: &str) {
-        self.0.stdin.as_mut().unwrap().write_all(line.as_bytes()).unwrap();
-    }
-
-    fn answer(&mut self) -> String {
-        let mut answer = String::new();
-        // Not more than the line: bytes that a buffer took would be lost.
-        let out = self.0.stdout.as_mut().unwrap();
-        let mut byte = [0];
-        while out.read(&mut byte).unwrap() == 1 && byte[0] != b'\n' {
-            answer.push(char::from(byte[0]));
-        }
-        answer + "\n"
-    }
-
-    fn kill(mut self) -> String {
-        self.0.kill().unwrap();
-        let mut err = String::new();
-        self.0.stderr.take().unwrap().read_to_string(&mut err).unwrap();
-        err
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
 
 #[test]
 fn a_hundred_kills_lose_nothing_that_was_durable() {
@@ -183,35 +81,6 @@ fn a_topic_that_comes_back_is_still_in_memory() {
     let none = run_with(&generate(&model, "-n 4 --no-prefix-kv"), input.as_bytes());
     assert_eq!(number(&none.err, "[KV-PREFIX] reused "), None);
     assert_eq!(ran.ok(), none.ok());
-}
-
-#[test]
-fn only_new_blocks_are_written() {
-    let model = qwen2();
-    let dir = fresh("shared");
-    let head = ids(320, 1);
-    let with = |tail: &[u32]| -> Vec<u32> { head.iter().chain(tail).copied().collect() };
-    let ask = |ids: &[u32]| {
-        let ran = run_with(&with_dir(&model, &dir, "-n 1"), line(ids).as_bytes());
-        assert_eq!(ran.code, 0, "{}", ran.err);
-        files(&dir).iter().filter(|(path, _)| path.extension().is_some_and(|e| e == "kv")).count()
-    };
-    assert_eq!(ask(&with(&ids(70, 8))), 12);
-    // Another conversation with the same ten blocks adds its own two.
-    assert_eq!(ask(&with(&ids(70, 9))), 14);
-    // A follow-up turn adds what is new.
-    let more: Vec<u32> = ids(70, 9).into_iter().chain(ids(60, 4)).collect();
-    assert_eq!(ask(&with(&more)), 16);
-    // Bytes: a header page and the block for each.
-    let block = files(&dir)
-        .iter()
-        .filter(|(path, _)| path.extension().is_some_and(|e| e == "kv"))
-        .map(|(_, bytes)| *bytes)
-        .max()
-        .unwrap();
-    let report: serde_json::Value = serde_json::from_str(&run(&["inspect", &model, "--json"]).ok()).unwrap();
-    println!("{block} bytes a block; {}", report["architecture"]);
-    assert!(block as usize > HEADER_BYTES);
 }
 
 #[test]
