@@ -240,8 +240,8 @@ impl Cache {
         LastFile(self)
     }
 
-    /// Hands full blocks to the writer, as many as it has buffers for, and takes its answers; whether more is to
-    /// come. Costs nothing if there is nothing to do.
+    /// Hands full blocks to the writer, as many as it has buffers for, and takes its answers; whether more
+    /// is to come. Costs nothing if there is nothing to do.
     pub fn save(&self, engine: &mut Engine<'_>) -> bool {
         let Some(store) = &self.store else { return false };
         self.take_answers(store, engine);

@@ -1,5 +1,5 @@
-//! Ctrl-C, SIGTERM and SIGHUP: the first one asks, the second one kills; and last words. Must not know what is
-//! being done.
+//! Ctrl-C, SIGTERM and SIGHUP: the first one asks, the second one kills; and last words. Must not know what
+//! is being done.
 //!
 //! Handlers touch one atomic or call `write` and `_exit`: all are async-signal-safe.
 #![allow(unsafe_code)]
