@@ -128,7 +128,8 @@ impl Shared {
 
     fn pieces(&self, reply: &Reply, prompt: usize, cached: usize, to: &mut Stream) -> std::io::Result<()> {
         to.begin()?;
-        to.event(&json!({"choices": [], "prompt_progress": {"total": prompt, "cache": cached, "processed": prompt / 2}}))?;
+        let progress = json!({"total": prompt, "cache": cached, "processed": prompt / 2});
+        to.event(&json!({"choices": [], "prompt_progress": progress}))?;
         to.event(&choice(json!({"role": "assistant", "content": ""}), None))?;
         for (name, text) in [("reasoning_content", reply.reasoning), ("content", &reply.text)] {
             let letters: Vec<char> = text.chars().collect();
@@ -171,7 +172,7 @@ struct Stream {
 impl Stream {
     fn begin(&mut self) -> std::io::Result<()> {
         self.to.set_nodelay(true)?;
-        self.raw(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nCache-Control: no-store\r\nConnection: close\r\n\r\n")
+        self.raw(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\n")
     }
 
     fn raw(&mut self, bytes: &[u8]) -> std::io::Result<()> {

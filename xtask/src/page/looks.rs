@@ -1,5 +1,5 @@
-//! The scenes around conversations: settings, status, phones, light and dark. Must not know how the browser is
-//! steered.
+//! The scenes around conversations: settings, status, phones, light and dark. Must not know how the browser
+//! is steered.
 
 use super::scenes::{ENTER, ESCAPE};
 use super::stage::Stage;
@@ -70,7 +70,7 @@ pub fn settings(stage: &Stage) -> Outcome {
 pub fn status(stage: &Stage) -> Outcome {
     const DRAWING: &str = "$('map').toDataURL()";
     const ROW: &str = "document.querySelector('#last tbody tr')";
-    let long = "Count from 1 to 2000, with commas. The numbers are written one after the other, in a single line, \
+    let long = "Count from 1 to 2000, with commas. The numbers are written one after the other, in one line, \
                 without any word before, between or behind them, and without a line break.";
     stage.browser.click("#to-status")?;
     stage.wait("the status", "$('tiles').children.length > 4 && $('map').getAttribute('aria-label')")?;
@@ -104,6 +104,8 @@ pub fn status(stage: &Stage) -> Outcome {
     stage.browser.type_into("body", ESCAPE)?;
     stage.ended()?;
     stage.wait("where the prefix came from", &format!("{ROW}.querySelector('.tag.ram, .tag.disk')"))?;
+    stage.browser.run("$('last').scrollIntoView()")?;
+    stage.shot("status-last")?;
     stage.demand(
         "how much of it",
         &format!("parseInt({ROW}.children[3].textContent.replace(/,/g, '')) > 0"),
@@ -159,7 +161,8 @@ fn on_phone(stage: &Stage) -> Outcome {
         stage.demand(what, "innerWidth === 360 && document.documentElement.scrollWidth <= 360")?;
         stage.demand(
             what,
-            "[...document.querySelectorAll('body > *, #log, #status, #composer, #composer *, header *, .msg, .card')]\
+            "[...document.querySelectorAll('body > *, #log, #status, #composer, #composer *, header *, .msg, \
+             .card')]\
              .every(e => !e.checkVisibility() || e.getBoundingClientRect().right <= 360.5)",
         )
     };

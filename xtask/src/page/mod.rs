@@ -1,7 +1,7 @@
 //! `cargo xtask page`: packs the server's page, and `page-test`: drives it in a real browser.
 //!
-//! The page is one HTML file. Packed it is shorter by indentation and comments, compressed, and stands beside a
-//! generated file with what the server must say about it: an ETag and a policy that names its script and
+//! The page is one HTML file. Packed it is shorter by indentation and comments, compressed, and stands beside
+//! a generated file with what the server must say about it: an ETag and a policy that names its script and
 //! style by their hashes. Must not know the server: it and the page meet in `page-test --server`.
 
 mod base64;
@@ -154,7 +154,8 @@ impl Page {
     /// The generated Rust file.
     fn facts(&self) -> String {
         format!(
-            "//! Written by `cargo xtask page`, not by hand: what goes with `page.html.gz`. Must not know anything else.\n\n\
+            "//! Written by `cargo xtask page`, not by hand: what goes with `page.html.gz`. Must not know \
+             anything else.\n\n\
              /// The value of `ETag`, quotes included.\n\
              pub const ETAG: &str = \"\\\"{}\\\"\";\n\n\
              /// The value of `Content-Security-Policy`.\n\

@@ -1,4 +1,5 @@
-//! What the stand-in for a server answers: each text exercises a part of the page. Must not know how it is sent.
+//! What the stand-in for a server answers: each text exercises a part of the page. Must not know how it is
+//! sent.
 
 use core::time::Duration;
 
@@ -39,7 +40,8 @@ pub const MARKDOWN: &str = "## Fibonacci, *quickly*\n\n\
     1. Begin with `a = 0`, `b = 1`.\n2. Repeat:\n   - add them,\n   - keep the ***newer*** one.\n3. Done.\n\n\
     ```rust\nfn fibonacci(n: u32) -> u64 {\n    let (mut a, mut b) = (0, 1);\n    for _ in 0..n {\n        \
     (a, b) = (b, a + b);\n    }\n    a\n}\n```\n\n\
-    | n | value | note |\n|--:|:--|:-:|\n| 10 | 55 | `a \\| b` |\n| 90 | 2880067194370816120 | ~~big~~ fits |\n\n\
+    | n | value | note |\n|--:|:--|:-:|\n\
+    | 10 | 55 | `a \\| b` |\n| 90 | 2880067194370816120 | ~~big~~ fits |\n\n\
     > Above n = 93 the sum no longer fits.\n\n---\n\nÄöü, 递归, 🐦: done\\*.";
 
 /// Chooses the answer by a word of the question.

@@ -85,7 +85,8 @@ fn policy(stage: &Stage) -> Outcome {
 fn stream(stage: &Stage) -> Outcome {
     stage.browser.run(
         "window.lengths = new Set(); new MutationObserver(() => { \
-         const text = document.querySelector('.msg.assistant .text'); if (text) lengths.add(text.textContent.length); \
+         const text = document.querySelector('.msg.assistant .text'); \
+         if (text) lengths.add(text.textContent.length); \
          }).observe($('log'), { subtree: true, childList: true, characterData: true });",
     )?;
     let field = format!("Why is the sky blue?{SHIFT}{ENTER}{RELEASE}Answer in two sentences.");
@@ -226,7 +227,8 @@ fn hostile(stage: &Stage) -> Outcome {
     stage.demand("nothing ran", "window.hit === undefined")?;
     stage.demand(
         "links lead to the web only",
-        "[...document.querySelectorAll('#log a')].every(a => /^https?:/.test(a.href) && a.rel.includes('noopener'))",
+        "[...document.querySelectorAll('#log a')].every(a => \
+         /^https?:/.test(a.href) && a.rel.includes('noopener'))",
     )?;
     stage.demand(
         "no attribute is a handler",
@@ -265,7 +267,7 @@ fn markdown(stage: &Stage) -> Outcome {
     found("tbody del", "big")?;
     found("blockquote", "Above n = 93 the sum no longer fits.")?;
     found("hr", "")?;
-    found("p:last-child", "Äöü, 递归, 🐦: done*.")?;
+    found("> p:last-child", "Äöü, 递归, 🐦: done*.")?;
     stage.demand(
         "names and products keep their marks",
         &format!("/snake_case_name .* 2 \\* 3 \\* 4 too/.test({REPLY})"),
@@ -287,10 +289,10 @@ fn thinking(stage: &Stage) -> Outcome {
         "document.querySelector('details[open]:not([hidden]) div')?.textContent.includes('user')",
     )?;
     stage.ended()?;
-    stage.demand("they fold away", "document.querySelector('details:not([open])')")?;
+    stage.demand("they fold away", "document.querySelector('.assistant details:not([open], [hidden])')")?;
     stage.demand(
         "they are text",
-        "document.querySelector('details div').textContent.includes('<b>thought</b>')",
+        "document.querySelector('.assistant details div').textContent.includes('<b>thought</b>')",
     )?;
     stage.demand("the reply is apart", &format!("{REPLY} === 'Thought about it.'"))
 }

@@ -80,7 +80,8 @@ impl State {
             "id": format!("chatcmpl-{}", self.bodies.len()), "path": "/v1/chat/completions", "status": 200,
             "prompt_tokens": self.prompt, "cached_tokens": cached_tokens,
             "source": if cached_tokens > 0 { source } else { "none" },
-            "restore_ms": if cached_tokens > 0 { 2.5 } else { 0.0 }, "prefill_ms": 410.0, "first_token_ms": 431.2,
+            "restore_ms": if cached_tokens > 0 { 2.5 } else { 0.0 },
+            "prefill_ms": 410.0, "first_token_ms": 431.2,
             "decoded_tokens": self.decoded, "decode_ms": 40.0 * self.decoded as f64,
             "ms": 440.0 + 40.0 * self.decoded as f64, "age_s": 0, "finish": finish,
         });
@@ -110,7 +111,8 @@ impl State {
             .collect();
         json!({
             "busy": self.active > 0, "active": self.active, "queued": 0, "total_requests": self.bodies.len(),
-            "rss_mb": 612, "mem_avail_mb": 6812, "uptime_s": self.begin.elapsed().as_secs(), "model": "fake-model",
+            "rss_mb": 612, "mem_avail_mb": 6812, "uptime_s": self.begin.elapsed().as_secs(),
+            "model": "fake-model",
             "ctx": BLOCKS * BLOCK_TOKENS, "parallel": 4,
             "kv": {"blocks": BLOCKS, "free": of(0), "cached": of(1), "private": of(2), "shared": of(3),
                 "pinned": of(4), "saved": saved, "block_tokens": BLOCK_TOKENS, "map": base64::encode(&map)},
