@@ -143,10 +143,12 @@ impl Shared {
             return Ok(());
         }
         let source = if cached > 0 { reply.source } else { "none" };
+        let disk = if source == "disk" { cached } else { 0 };
         let mut last = choice(json!({}), Some("stop"));
         last["timings"] = json!({
             "prompt_per_second": 210.4, "predicted_per_second": 25.13, "first_token_ms": 431.2,
-            "cache_source": source, "restore_ms": 2.5,
+            "cache": {"source": source, "tokens": cached, "disk_tokens": disk, "restore_ms": 2.5,
+                "diverged_at": reply.diverged.map(|_| cached), "diverged_token": reply.diverged},
         });
         to.event(&last)?;
         let written = reply.text.chars().count().div_ceil(4);
@@ -185,9 +187,11 @@ impl Stream {
         let end = if self.events.is_multiple_of(2) { "\r\n" } else { "\n" };
         let heartbeat = if self.events.is_multiple_of(5) { ": still here\n\n" } else { "" };
         let text = format!("{heartbeat}data: {value}{end}{end}");
-        let (left, right) = text.as_bytes().split_at(self.events * 7 % text.len());
+        // Within a letter, where there is one of several bytes.
+        let letter = text.bytes().position(|byte| byte >= 0x80).map(|at| at + 1);
+        let (left, right) = text.as_bytes().split_at(letter.unwrap_or(self.events * 7 % text.len()));
         self.raw(left)?;
-        std::thread::sleep(Duration::from_millis(2));
+        std::thread::sleep(Duration::from_millis(if letter.is_some() { 20 } else { 2 }));
         self.raw(right)
     }
 }

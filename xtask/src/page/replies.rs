@@ -21,6 +21,8 @@ pub struct Reply {
     pub pause: Duration,
     /// Where the beginning of the prompt came from, if any of it was there.
     pub source: &'static str,
+    /// The first token that differs from what was there.
+    pub diverged: Option<&'static str>,
     /// The connection ends before the reply does.
     pub breaks: bool,
 }
@@ -36,7 +38,8 @@ pub const HOSTILE: &str = "<script>window.hit = 1</script> <img src=x onerror=\"
 /// All that the page draws.
 pub const MARKDOWN: &str = "## Fibonacci, *quickly*\n\n\
     The **n-th** number needs only `2` variables, see [the table](https://example.com/a_(b)) or \
-    https://example.com/plain. A name like snake_case_name stays as it is, and 2 * 3 * 4 too.\n\n\
+    https://example.com/plain. A name like \
+    snake_case_name or trailing_mark_ or _leading_mark stays as it is, and 2 * 3 * 4 too.\n\n\
     1. Begin with `a = 0`, `b = 1`.\n2. Repeat:\n   - add them,\n   - keep the ***newer*** one.\n3. Done.\n\n\
     ```rust\nfn fibonacci(n: u32) -> u64 {\n    let (mut a, mut b) = (0, 1);\n    for _ in 0..n {\n        \
     (a, b) = (b, a + b);\n    }\n    a\n}\n```\n\n\
@@ -47,7 +50,14 @@ pub const MARKDOWN: &str = "## Fibonacci, *quickly*\n\n\
 /// Chooses the answer by a word of the question.
 pub fn to(question: &str, turn: usize) -> Answer {
     let quick = Duration::from_millis(6);
-    let mut reply = Reply { reasoning: "", text: String::new(), pause: quick, source: "ram", breaks: false };
+    let mut reply = Reply {
+        reasoning: "",
+        text: String::new(),
+        pause: quick,
+        source: "ram",
+        diverged: None,
+        breaks: false,
+    };
     let says = |word: &str| question.contains(word);
     if says("busy") {
         return Answer::Refused(429, "Retry-After: 7\r\n", "All places are taken.");
@@ -68,6 +78,7 @@ pub fn to(question: &str, turn: usize) -> Answer {
     } else if says("disk") {
         reply.text = "From the disk.".to_owned();
         reply.source = "disk";
+        reply.diverged = Some(" <i>disk");
     } else {
         reply.text = format!("Answer {turn}: the sky is blue because air scatters short waves most, 散射.");
         reply.pause = Duration::from_millis(30);
