@@ -31,6 +31,7 @@ pub mod loader;
 pub mod map;
 pub mod memory;
 pub mod nfc;
+pub mod page;
 pub mod pool;
 pub mod reply;
 pub mod report;

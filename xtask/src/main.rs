@@ -17,6 +17,7 @@ mod logs;
 mod mca;
 mod miri;
 mod model;
+mod page;
 mod pair;
 mod requantized;
 mod setup;
@@ -76,6 +77,16 @@ const TASKS: &[Task] = &[
         name: "pair",
         help: "speed by the clock, ours and llama.cpp's in turn; --python PATH",
         run: pair::main,
+    },
+    Task {
+        name: "page",
+        help: "pack the server's page; --check fails when the packed one is stale",
+        run: page::main,
+    },
+    Task {
+        name: "page-test",
+        help: "drive that page in headless Chromium; --server URL, --shots DIR",
+        run: page::test,
     },
     Task {
         name: "logs",

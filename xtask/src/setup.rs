@@ -6,7 +6,7 @@ use crate::cross::{self, Route, Target};
 use crate::mca::MCA;
 use crate::sh::{self, Failure, Outcome};
 use crate::symbols::LLVM_PACKAGE;
-use crate::{aarch64, bare, deploy};
+use crate::{aarch64, bare, deploy, page};
 use std::ffi::OsString;
 use std::path::Path;
 use std::process::Command;
@@ -129,13 +129,16 @@ impl Setup {
         }
     }
 
-    /// The emulators of the boards' CPUs and of a whole machine, and the analyser of inner loops.
+    /// The emulators of the boards' CPUs and of a whole machine, the analyser of inner loops, and the browser
+    /// that tests the page.
     fn tools(&mut self) -> Outcome {
         let has_mca = || sh::output(MCA, &["--version"]).is_some();
         let tools = [
             (aarch64::QEMU_PACKAGE, aarch64::has_qemu as fn() -> bool),
             (bare::QEMU_PACKAGE, bare::has_qemu),
             (LLVM_PACKAGE, has_mca),
+            (page::BROWSER_PACKAGE, page::has_browser),
+            (page::DRIVER_PACKAGE, page::has_driver),
         ];
         for (package, has) in tools {
             if has() {

@@ -2,7 +2,7 @@
 
 use crate::cross::{self, Log, Target};
 use crate::sh::{self, Failure, Outcome};
-use crate::{aarch64, bare, deploy, logs, model, setup, size, tidy};
+use crate::{aarch64, bare, deploy, logs, model, page, setup, size, tidy};
 use core::time::Duration;
 use std::ffi::OsString;
 use std::process::Command;
@@ -42,6 +42,7 @@ const STEPS: &[Step] = &[
         run: install,
     },
     Step { name: "tidy", help: "the house rules", run: |_| tidy::check() },
+    Step { name: "page", help: "the packed page is that of page.html, and small", run: |_| page::check() },
     Step { name: "fmt", help: "formatting", run: fmt },
     Step { name: "clippy", help: "lints, warnings are errors", run: clippy },
     Step { name: "bare", help: "kinglet-core for a target without std and alloc", run: |_| bare::check() },
@@ -49,6 +50,11 @@ const STEPS: &[Step] = &[
     Step { name: "test", help: "all tests, those on the real model too", run: tests },
     Step { name: "doc", help: "documentation, warnings are errors", run: doc },
     Step { name: "binary", help: "release build and a first sign of life", run: binary },
+    Step {
+        name: "page-test",
+        help: "the page in a headless browser, with a stand-in for the server",
+        run: |_| page::test(Vec::new()),
+    },
     Step {
         name: "bare-run",
         help: "kinglet-core on an emulated machine without an operating system, against the host",
