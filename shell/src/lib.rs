@@ -25,6 +25,7 @@ pub mod decimal;
 pub mod failure;
 pub mod generate;
 pub mod history;
+pub mod http;
 pub mod ids;
 pub mod inspect_text;
 pub mod kv_cmd;
