@@ -84,7 +84,11 @@ mod tests {
     #[test]
     fn lines_are_flags() {
         let path = std::env::temp_dir().join(format!("kinglet-config-{}", std::process::id()));
-        std::fs::write(&path, "# a comment\n\nport = 81\n  quiet\nforce = true\nsync=false\nalias = a b = c\n").unwrap();
+        std::fs::write(
+            &path,
+            "# a comment\n\nport = 81\n  quiet\nforce = true\nsync=false\nalias = a b = c\n",
+        )
+        .unwrap();
         let words = Words::new(lexopt::Parser::from_args([""; 0]), "serve", "--port --quiet");
         let mut seen = Vec::new();
         let mut accept = |words: &mut Words| {

@@ -67,7 +67,8 @@ mod tests {
         let _ = std::fs::remove_file(&path);
         let name = format!("kinglet-notify-{}", std::process::id());
         let abstract_name = SocketAddr::from_abstract_name(&name).unwrap();
-        let listeners = [UnixDatagram::bind(&path).unwrap(), UnixDatagram::bind_addr(&abstract_name).unwrap()];
+        let listeners =
+            [UnixDatagram::bind(&path).unwrap(), UnixDatagram::bind_addr(&abstract_name).unwrap()];
         let names = [path.clone().into_os_string(), format!("@{name}").into()];
         for (listener, name) in listeners.iter().zip(&names) {
             let watchdog = Some(Duration::ZERO);

@@ -50,11 +50,7 @@ impl ApiError {
 
     /// What the model or the engine says: 500.
     pub fn inner(failure: Failure) -> ApiError {
-        let message = match failure {
-            Failure::Failed(line) | Failure::Usage(line) => line,
-            Failure::Help(_) | Failure::Interrupted | Failure::PipeClosed => String::from("interrupted"),
-        };
-        ApiError::new(500, message)
+        ApiError::new(500, failure.line())
     }
 
     /// The class of the fault.

@@ -33,7 +33,11 @@ pub fn whole(head: &Head, reply: &Whole) -> String {
     open(&mut json, head);
     json.key("content").open('[');
     if !reply.reasoning.is_empty() {
-        json.open('{').put("type", "thinking").put("thinking", &reply.reasoning).put("signature", "").close('}');
+        json.open('{')
+            .put("type", "thinking")
+            .put("thinking", &reply.reasoning)
+            .put("signature", "")
+            .close('}');
     }
     if !reply.text.is_empty() || reply.calls.is_empty() {
         json.open('{').put("type", "text").put("text", &reply.text).close('}');
@@ -99,9 +103,11 @@ impl<'c> MessageStream<'c> {
         match block {
             Block::Text => json.put("type", "text").put("text", ""),
             Block::Thinking => json.put("type", "thinking").put("thinking", "").put("signature", ""),
-            Block::Call(_) => {
-                json.put("type", "tool_use").put("id", &unique("toolu_")).put("name", name).put_raw("input", "{}")
-            }
+            Block::Call(_) => json
+                .put("type", "tool_use")
+                .put("id", &unique("toolu_"))
+                .put("name", name)
+                .put_raw("input", "{}"),
         };
         json.close('}');
         self.events.event("content_block_start", &json.end())

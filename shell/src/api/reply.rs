@@ -161,7 +161,11 @@ pub fn usage(json: &mut Json, replies: &[Usage], n: usize) {
     json.key("usage").open('{').put_number("prompt_tokens", prompt as u64);
     json.put_number("completion_tokens", decoded as u64);
     json.put_number("total_tokens", (prompt + decoded) as u64);
-    json.key("prompt_tokens_details").open('{').put_number("cached_tokens", cached as u64).close('}').close('}');
+    json.key("prompt_tokens_details")
+        .open('{')
+        .put_number("cached_tokens", cached as u64)
+        .close('}')
+        .close('}');
 }
 
 /// `prompt_progress` of a piece.

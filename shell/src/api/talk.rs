@@ -4,6 +4,7 @@ use super::ask::{Ask, Form, Prompt};
 use super::error::ApiError;
 use super::fields::Fields;
 use crate::chat_json::{self, ChatJsonError};
+use crate::failure::Failure;
 use kinglet_core::chat::{ChatError, Family};
 use serde_json::{Map, Value};
 
@@ -83,25 +84,34 @@ impl Talk {
         ask.reasoning = thinks;
         ask.thinks_first = is_formed && thinks && thinking == Some(true);
         ask.form = core::mem::replace(&mut self.form, Form::Free);
-        ask.prompts = vec![Prompt::Text(render(self, family, thinking)?)];
+        self.thinking = thinking;
+        ask.prompts = vec![Prompt::Text(self.prompt(family)?)];
         Ok(())
+    }
+
+    /// The prompt for the model's answer.
+    ///
+    /// # Errors
+    /// What the template refuses.
+    pub fn prompt(self, family: Family) -> Result<String, ApiError> {
+        let mut request = Map::new();
+        request.insert(String::from("messages"), Value::Array(self.messages));
+        request.insert(String::from("tools"), Value::Array(self.tools));
+        request.insert(String::from("enable_thinking"), self.thinking.map_or(Value::Null, Value::Bool));
+        request.insert(String::from("add_generation_prompt"), Value::Bool(true));
+        chat_json::render(family, &Value::Object(request)).map_err(refused)
     }
 }
 
-/// The prompt for the model's answer.
-fn render(talk: Talk, family: Family, thinking: Option<bool>) -> Result<String, ApiError> {
-    let mut request = Map::new();
-    request.insert(String::from("messages"), Value::Array(talk.messages));
-    request.insert(String::from("tools"), Value::Array(talk.tools));
-    request.insert(String::from("enable_thinking"), thinking.map_or(Value::Null, Value::Bool));
-    request.insert(String::from("add_generation_prompt"), Value::Bool(true));
-    chat_json::render(family, &Value::Object(request)).map_err(|error| match error {
+fn refused(error: ChatJsonError) -> ApiError {
+    match error {
         ChatJsonError::Shape { path, expected } => ApiError::field(&path, &["expected ", expected].concat()),
         ChatJsonError::Chat(ChatError::NoMessages) => ApiError::field("messages", "is empty"),
         ChatJsonError::Chat(error) => {
-            ApiError { param: Some("messages".into()), ..ApiError::new(400, error.to_string()) }
+            let message = Failure::new(error).line();
+            ApiError { param: Some(String::from("messages")), ..ApiError::new(400, message) }
         }
-    })
+    }
 }
 
 /// Name and argument schema of a tool in OpenAI's form.
