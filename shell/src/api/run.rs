@@ -200,6 +200,7 @@ impl<'s> Run<'s> {
                     (reused.tokens, reused.disk, reused.time);
                 lane.usage.diverged = divergence.and_then(|at| Some((at, *prompt.get(at)?)));
                 lane.start = Instant::now();
+                self.served.tell_reused(&reused);
                 listener.started(i, &lane.usage)?;
             }
             Event::Progress { done, .. } => listener.progress(i, &lane.usage, done, lane.start.elapsed())?,
@@ -208,11 +209,15 @@ impl<'s> Run<'s> {
                 lane.tell(i, listener)?;
                 if lane.output.stopped().is_some() || ask.one_call && lane.output.called() > 0 {
                     let timings = lane.cancel();
+                    timings.iter().for_each(|timings| self.served.tell_prefill(timings));
                     lane.end(i, None, timings, listener)?;
                 }
             }
             Event::Ended { why: Stop::Interrupted, .. } => return Err(stopping()),
-            Event::Ended { why, timings } => lane.end(i, Some(why), Some(timings), listener)?,
+            Event::Ended { why, timings } => {
+                self.served.tell_prefill(&timings);
+                lane.end(i, Some(why), Some(timings), listener)?;
+            }
             Event::Failed(line) => return Err(ApiError::new(500, line)),
         }
         Ok(())
@@ -261,6 +266,7 @@ impl Lane {
         None
     }
 
+    /// The reply is over; `why` is missing if that was our own wish.
     fn end(
         &mut self,
         i: usize,
