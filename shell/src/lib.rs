@@ -1,5 +1,6 @@
 //! The std shell around `kinglet-core`: files, threads, terminal, command line.
 
+mod json_bytes;
 pub mod api;
 pub mod bench_restore;
 pub mod cache;
