@@ -159,8 +159,8 @@ impl Connection {
             body.reserve_exact(len.min(64 << 10));
         }
         if head.expects && !decoder.is_done() && self.wire.bytes().is_empty() {
-            let deadline = begin + limits.write_time;
-            self.wire.write(b"HTTP/1.1 100 Continue\r\n\r\n", deadline).map_err(|_| End::Gone)?;
+            let go_on = b"HTTP/1.1 100 Continue\r\n\r\n";
+            self.wire.write(go_on, limits.write_time).map_err(|_| End::Gone)?;
         }
         loop {
             let used = decoder.push(self.wire.bytes(), &mut body)?;

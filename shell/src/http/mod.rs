@@ -42,7 +42,8 @@ pub struct Limits {
     pub body_time: Duration,
     /// Longest time without a request on an open connection. Shorter when places run out.
     pub idle_time: Duration,
-    /// Longest time that a client may be behind in taking what is written to it.
+    /// Longest time in which a client takes nothing of what is written to it; also how far it may be behind
+    /// [`LEAST_RATE`].
     pub write_time: Duration,
 }
 

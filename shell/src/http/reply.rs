@@ -2,10 +2,9 @@
 
 use super::connection::{Connection, State};
 use super::date::date;
-use super::time_for;
 use std::io;
 use std::io::Write;
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 /// A body up to this size is sent together with its head.
 const TOGETHER_BYTES: usize = 16 << 10;
@@ -208,9 +207,7 @@ fn reason(status: u16) -> &'static str {
 }
 
 impl Connection {
-    /// Writes to the client, which may take longer for more.
     fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
-        let time = time_for(bytes.len(), self.shared.limits.write_time);
-        self.wire.write(bytes, Instant::now() + time)
+        self.wire.write(bytes, self.shared.limits.write_time)
     }
 }

@@ -1,6 +1,7 @@
 //! A connected socket with deadlines, and what was read from it and not yet used. Must not know what the bytes
 //! mean.
 
+use super::time_for;
 use core::time::Duration;
 use rustix::buffer::spare_capacity;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -94,11 +95,13 @@ impl Wire {
         wait(self.socket.as_fd(), events, stop, deadline)
     }
 
-    /// Writes everything.
+    /// Writes everything. `patience` is how long the client may take nothing, and how far it may be behind the
+    /// least rate.
     ///
     /// # Errors
-    /// The client is gone, or did not take it before the deadline.
-    pub fn write(&self, bytes: &[u8], deadline: Instant) -> io::Result<()> {
+    /// The client is gone, or too slow.
+    pub fn write(&self, bytes: &[u8], patience: Duration) -> io::Result<()> {
+        let last = Instant::now() + time_for(bytes.len(), patience);
         let mut rest = bytes;
         while !rest.is_empty() {
             // Without NOSIGNAL a client that is gone could end the program.
@@ -106,6 +109,7 @@ impl Wire {
                 Ok(sent) => rest = rest.get(sent..).unwrap_or(&[]),
                 Err(Errno::INTR) => {}
                 Err(Errno::AGAIN) => {
+                    let deadline = last.min(Instant::now() + patience);
                     if let Err(lost) = self.wait(PollFlags::OUT, deadline) {
                         return Err(match lost {
                             Lost::Late => io::ErrorKind::TimedOut.into(),
