@@ -193,7 +193,7 @@ fn load(api: &Api, serve: &Serve, path: &std::path::Path) -> Result<(), Failure>
         serve.setup.note(format_args!("{guess}; using that of {:?}", template.family));
     }
     let scheduler = Scheduler::start(&model, &serve.setup, serve.jobs)?;
-    api.serve(Served::new(&model, &vocabulary, template, scheduler, serve.alias.clone(), serve.setup.quiet)?);
+    api.serve(Served::new(&model, &vocabulary, template, scheduler, serve.alias.clone())?);
     Ok(())
 }
 

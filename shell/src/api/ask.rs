@@ -135,7 +135,7 @@ impl Ask {
 fn most(fields: &Fields<'_>) -> Result<Option<usize>, ApiError> {
     for name in ["max_completion_tokens", "max_tokens"] {
         match fields.whole(name, -1, i64::MAX)? {
-            Some(0) => return Err(fields.wrong(name, "must be at least 1")),
+            // 0 reads the prompt and no more.
             Some(n) => return Ok(usize::try_from(n).ok()),
             None => {}
         }
@@ -269,7 +269,7 @@ mod tests {
             (r#"{"stream": 1}"#, "stream"),
             (r#"{"stream_options": []}"#, "stream_options"),
             (r#"{"stream_options": {"include_usage": 1}}"#, "stream_options.include_usage"),
-            (r#"{"max_tokens": 0}"#, "max_tokens"),
+            (r#"{"max_tokens": -2}"#, "max_tokens"),
             (r#"{"max_tokens": "7"}"#, "max_tokens"),
             (r#"{"max_completion_tokens": 1.5}"#, "max_completion_tokens"),
             (r#"{"temperature": -0.1}"#, "temperature"),

@@ -200,7 +200,6 @@ impl<'s> Run<'s> {
                     (reused.tokens, reused.disk, reused.time);
                 lane.usage.diverged = divergence.and_then(|at| Some((at, *prompt.get(at)?)));
                 lane.start = Instant::now();
-                self.served.tell_reused(&reused);
                 listener.started(i, &lane.usage)?;
             }
             Event::Progress { done, .. } => listener.progress(i, &lane.usage, done, lane.start.elapsed())?,
@@ -209,13 +208,11 @@ impl<'s> Run<'s> {
                 lane.tell(i, listener)?;
                 if lane.output.stopped().is_some() || ask.one_call && lane.output.called() > 0 {
                     let timings = lane.cancel();
-                    timings.iter().for_each(|timings| self.served.tell_prefill(timings));
                     lane.end(i, None, timings, listener)?;
                 }
             }
             Event::Ended { why: Stop::Interrupted, .. } => return Err(stopping()),
             Event::Ended { why, timings } => {
-                self.served.tell_prefill(&timings);
                 lane.end(i, Some(why), Some(timings), listener)?;
             }
             Event::Failed(line) => return Err(ApiError::new(500, line)),

@@ -9,8 +9,7 @@ use crate::constrain::{Constraint, Grammar, SchemaError, TokenTable};
 use crate::decimal::fixed;
 use crate::failure::Failure;
 use crate::loader::Model;
-use crate::schedule::{Job, Scheduler, Timings};
-use crate::term::log_line;
+use crate::schedule::{Job, Scheduler};
 use crate::tokenize::{self, ScratchMemory};
 use crate::vocabulary::{Template, Vocabulary};
 use kinglet_core::chat::Family;
@@ -35,7 +34,6 @@ pub struct Served {
     /// Tokens it was trained for.
     pub train_ctx: usize,
     vocab: usize,
-    quiet: bool,
     shared: Shared,
     /// Made when the first reply needs it.
     table: OnceLock<Arc<TokenTable>>,
@@ -52,7 +50,6 @@ impl Served {
         template: Template,
         scheduler: Scheduler,
         alias: Option<String>,
-        quiet: bool,
     ) -> Result<Served, Failure> {
         let (vocab, train_ctx) = (scheduler.config().vocab, scheduler.config().train_ctx);
         Ok(Served {
@@ -63,7 +60,6 @@ impl Served {
             bytes: model.bytes.len(),
             train_ctx,
             vocab,
-            quiet,
             shared: Shared::new(vocab)?,
             table: OnceLock::new(),
             scheduler,
@@ -73,27 +69,6 @@ impl Served {
     /// Number of logits.
     pub fn vocab(&self) -> usize {
         self.vocab
-    }
-
-    /// A line about where a prompt's beginning came from, as the other commands have it.
-    pub fn tell_reused(&self, reused: &Reused) {
-        if self.quiet || reused.tokens == 0 {
-            return;
-        }
-        log_line(format_args!("[KV-PREFIX] reused {} tokens", reused.tokens));
-        if reused.disk > 0 {
-            let (tokens, ms) = (reused.tokens, fixed(reused.time.as_secs_f64() * 1e3, 1));
-            log_line(format_args!("[KV-DISK] loaded {tokens}-token KV prefix in {ms} ms"));
-        }
-    }
-
-    /// A line about the time that a prompt took.
-    pub fn tell_prefill(&self, timings: &Timings) {
-        if !self.quiet {
-            let computed = timings.prompt_tokens - timings.cached_tokens;
-            let ms = fixed(timings.prefill.as_secs_f64() * 1e3, 1);
-            log_line(format_args!("[PREFILL-TIMING] n={computed} total={ms} ms"));
-        }
     }
 
     /// The ids of a text, with special tokens in it recognised or taken for text.

@@ -3,6 +3,7 @@
 
 pub mod cache;
 pub mod life;
+pub mod server;
 
 use flate2::read::GzDecoder;
 use std::ffi::OsStr;
