@@ -133,7 +133,7 @@ fn sigterm_lets_replies_end_and_tells_systemd() {
     let mut command = command(&words(&format!("serve --port 0 -m {} -t 1 --ctx 1024", qwen3())));
     command.env("NOTIFY_SOCKET", &path).env("WATCHDOG_USEC", "400000");
     let mut server = Server::of(command);
-    let mut heard = |word: &str| {
+    let heard = |word: &str| {
         let mut buffer = [0; 64];
         for _ in 0..100 {
             let len = systemd.recv(&mut buffer).unwrap();

@@ -134,10 +134,9 @@ impl Ask {
 /// Most tokens: the newer name goes before the older one, -1 means no limit.
 fn most(fields: &Fields<'_>) -> Result<Option<usize>, ApiError> {
     for name in ["max_completion_tokens", "max_tokens"] {
-        match fields.whole(name, -1, i64::MAX)? {
-            // 0 reads the prompt and no more.
-            Some(n) => return Ok(usize::try_from(n).ok()),
-            None => {}
+        // 0 reads the prompt and no more.
+        if let Some(n) = fields.whole(name, -1, i64::MAX)? {
+            return Ok(usize::try_from(n).ok());
         }
     }
     Ok(None)

@@ -4,9 +4,9 @@ use super::ask::{Ask, Form, Prompt};
 use super::error::ApiError;
 use super::picker::{Choosing, Shape, Shared};
 use super::reply::now;
-use crate::cache::Reused;
+
 use crate::constrain::{Constraint, Grammar, SchemaError, TokenTable};
-use crate::decimal::fixed;
+
 use crate::failure::Failure;
 use crate::loader::Model;
 use crate::schedule::{Job, Scheduler};
