@@ -19,7 +19,7 @@ fn random_requests() {
         for _ in 0..rng.number() % 6 {
             let at = rng.number() as usize % (data.len() + 1);
             let byte = rng.number() >> 8;
-            data.insert(at, if byte % 8 == 0 { byte >> 3 } else { byte % 32 } as u8);
+            data.insert(at, if byte.is_multiple_of(8) { byte >> 3 } else { byte % 32 } as u8);
         }
         let seen = fuzz_http(&data);
         all.heads += seen.heads;
