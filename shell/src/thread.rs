@@ -129,7 +129,7 @@ mod tests {
             drop(Thread::start(String::from("d"), Box::new(move || sender.send(()).unwrap())).unwrap());
             receiver.recv().unwrap();
         }
-        // Without detaching, each leaves a stack and its guard page; other tests have some threads of their own.
+        // Without detaching, each leaves a stack and its guard page; other tests have some threads too.
         assert!(stacks() < before + 150, "{} and {before} mappings", stacks());
     }
 

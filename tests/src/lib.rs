@@ -4,6 +4,7 @@ pub mod block;
 pub mod chain;
 pub mod fuzz_block;
 pub mod fuzz_gguf;
+pub mod fuzz_http;
 pub mod fuzz_pool;
 pub mod fuzz_tokenizer;
 pub mod gguf_writer;

@@ -2,8 +2,8 @@
 //! bytes, headers, connections, time. Not supported: TLS, HTTP/2, upgrades, compression, ranges.
 //! Must not know of JSON, models, or what is asked for.
 //!
-//! `head.rs` and `body.rs` turn bytes into requests and know no sockets; `wire.rs` is a socket with deadlines;
-//! `connection.rs` goes from request to request; `reply.rs` writes answers; `server.rs` accepts and stops.
+//! `head.rs` and `body.rs` turn bytes into requests and know no sockets; `wire.rs` is a socket with
+//! deadlines; `connection.rs` goes from request to request; `reply.rs` writes answers; `server.rs` accepts and stops.
 
 pub mod body;
 mod connection;

@@ -76,7 +76,8 @@ impl<'a> Reply<'a> {
     }
 }
 
-/// An answer that comes piece by piece. Dropped without [`Stream::finish`] it ends the connection in the middle.
+/// An answer that comes piece by piece. Dropped without [`Stream::finish`] it ends the connection
+/// in the middle.
 #[derive(Debug)]
 pub struct Stream<'a> {
     connection: &'a mut Connection,

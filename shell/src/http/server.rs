@@ -52,7 +52,8 @@ impl Server {
     /// Listens; connections wait from now on.
     ///
     /// # Errors
-    /// The address is taken or not ours; a Unix socket's place holds something else, or somebody answers on it.
+    /// The address is taken or not ours; a Unix socket's place holds something else, or somebody answers
+    /// on it.
     pub fn bind(bind: &Bind, limits: Limits) -> Result<Server, Failure> {
         Ok(Server { listener: Listener::new(bind)?, limits })
     }
@@ -89,8 +90,8 @@ impl Running {
         *hold(&self.shared.open)
     }
 
-    /// Takes no more connections, closes those that nobody uses and those whose request has not come whole, and
-    /// waits for running answers, but not longer than `patience`. Whether all have ended.
+    /// Takes no more connections, closes those that nobody uses and those whose request has not come whole,
+    /// and waits for running answers, but not longer than `patience`. Whether all have ended.
     pub fn stop(&self, patience: Duration) -> bool {
         let deadline = Instant::now() + patience;
         self.shared.stopping.store(true, Ordering::SeqCst);

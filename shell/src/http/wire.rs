@@ -1,5 +1,5 @@
-//! A connected socket with deadlines, and what was read from it and not yet used. Must not know what the bytes
-//! mean.
+//! A connected socket with deadlines, and what was read from it and not yet used. Must not know what the
+//! bytes mean.
 
 use super::time_for;
 use core::time::Duration;
@@ -95,8 +95,8 @@ impl Wire {
         wait(self.socket.as_fd(), events, stop, deadline)
     }
 
-    /// Writes everything. `patience` is how long the client may take nothing, and how far it may be behind the
-    /// least rate.
+    /// Writes everything. `patience` is how long the client may take nothing, and how far it may be behind
+    /// the least rate.
     ///
     /// # Errors
     /// The client is gone, or too slow.

@@ -70,10 +70,10 @@ fn too_many_connections_are_told_to_come_again() {
     assert_eq!(Client::new(&served.address).ask(&request("GET /", "", "")).status, 200);
 }
 
-/// The last of four places is not held for as long as the first: a tenth of four hundred seconds against all.
+/// When all places are taken, who does nothing with his has a tenth of the time: 4 seconds, not 40.
 #[test]
 fn who_only_holds_one_of_the_last_places_loses_it() {
-    let limits = Limits { connections: 4, idle_time: Duration::from_secs(20), ..Limits::default() };
+    let limits = Limits { connections: 4, idle_time: Duration::from_secs(40), ..Limits::default() };
     let served = Served::new(limits);
     let mut clients = Vec::new();
     for i in 1..=4 {
@@ -86,7 +86,7 @@ fn who_only_holds_one_of_the_last_places_loses_it() {
         assert_eq!(client.ask(&request("GET /", "", "")).status, 200);
     }
     clients[3].end();
-    assert!(begin.elapsed() < Duration::from_secs(15), "{:?}", begin.elapsed());
+    assert!(begin.elapsed() < Duration::from_secs(30), "{:?}", begin.elapsed());
 }
 
 #[test]

@@ -51,10 +51,9 @@ impl Service for Odd {
                 stream.finish()
             }),
             "/cut" | "/late-panic" => {
-                let mut stream = reply.stream(200, &[TEXT]).unwrap();
-                stream.write(b"begun").unwrap();
+                let begun = reply.stream(200, &[TEXT]).and_then(|mut stream| stream.write(b"begun"));
                 assert!(request.path == "/cut", "meant");
-                return;
+                begun
             }
             // Until it is told to, and then what it saw.
             "/gate" => {
