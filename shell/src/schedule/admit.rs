@@ -61,6 +61,7 @@ impl Worker {
             if opens {
                 self.open(slot);
             }
+            self.show();
         }
     }
 
