@@ -1,5 +1,5 @@
-//! Who is next: from the queue into a place of the batch, with what is cached of the prompt. Must not know what
-//! is computed.
+//! Who is next: from the queue into a place of the batch, with what is cached of the prompt. Must not know
+//! what is computed.
 
 use super::leave::{End, failed};
 use super::run::{Run, common};
