@@ -268,8 +268,8 @@ impl Cache {
         }
     }
 
-    /// Hands full blocks to the writer, as many as it has buffers for, and takes its answers; whether more is to
-    /// come. Costs nothing if there is nothing to do.
+    /// Hands full blocks to the writer, as many as it has buffers for, and takes its answers; whether more is
+    /// to come. Costs nothing if there is nothing to do.
     pub fn save(&self, engine: &mut Engine<'_>) -> bool {
         let Some(store) = &self.store else { return false };
         self.take_answers(store, engine);
@@ -328,8 +328,8 @@ impl Cache {
         self.staged.get()
     }
 
-    /// What is known of all blocks that were handed over after the mark `from`, or of more, once those up to the
-    /// mark `to` are answered.
+    /// What is known of all blocks that were handed over after the mark `from`, or of more, once those up to
+    /// the mark `to` are answered.
     pub fn answers(&self, from: u64, to: u64) -> Answer {
         match (self.answered.get() >= to, self.refused.get() > from, self.later.get() > from) {
             (false, ..) => Answer::Pending,

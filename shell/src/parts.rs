@@ -1,5 +1,5 @@
-//! What everything that computes is made of: memory that was checked, an engine in it, its cache, its threads.
-//! Must not know how many sequences there are, or who asks.
+//! What everything that computes is made of: memory that was checked, an engine in it, its cache, its
+//! threads. Must not know how many sequences there are, or who asks.
 
 use crate::cache::{self, Cache};
 use crate::cpus::{self, Cpus};

@@ -1,5 +1,5 @@
-//! Who is next: from the queue into a place of the batch, with what is cached of the prompt. Must not know what
-//! is computed.
+//! Who is next: from the queue into a place of the batch, with what is cached of the prompt. Must not know
+//! what is computed.
 
 use super::leave::{End, failed};
 use super::run::{Run, common};
@@ -61,6 +61,7 @@ impl Worker {
             if opens {
                 self.open(slot);
             }
+            self.show();
         }
     }
 

@@ -16,8 +16,8 @@ const RECENT: usize = 8;
 /// How long to wait for the disk at a time, where nothing else can be done.
 const TICK: Duration = Duration::from_millis(20);
 
-/// The sequence of a job that is over: kept until its tail is handed to the disk, or, where the reply waits for
-/// that, until all of it is safe.
+/// The sequence of a job that is over: kept until its tail is handed to the disk, or, where the reply waits
+/// for that, until all of it is safe.
 pub(super) struct Leaving {
     seq: SeqId,
     /// Who waits.
@@ -104,8 +104,8 @@ impl Worker {
         self.desk.state().active = self.active();
     }
 
-    /// Goes on with what is to be saved, and lets go of sequences of which nothing is left to do; whether the disk
-    /// is at work.
+    /// Goes on with what is to be saved, and lets go of sequences of which nothing is left to do; whether the
+    /// disk is at work.
     pub fn settle(&mut self) -> bool {
         let more = self.cache.save(&mut self.engine);
         let mut i = 0;
@@ -125,8 +125,8 @@ impl Worker {
         more
     }
 
-    /// Whether nothing is left to do for a sequence that leaves, and then whether it is safe, which matters to
-    /// those who wait only.
+    /// Whether nothing is left to do for a sequence that leaves, and then whether it is safe, which matters
+    /// to those who wait only.
     fn settle_one(&mut self, i: usize) -> Option<bool> {
         let Worker { leaving, engine, cache, .. } = self;
         let Leaving { seq, waits } = leaving.get_mut(i)?;
@@ -153,7 +153,8 @@ impl Worker {
         !self.leaving.is_empty() && !paused
     }
 
-    /// Lets go of sequences whose tails wait for the disk, for the blocks that they hold; whether there were any.
+    /// Lets go of sequences whose tails wait for the disk, for the blocks that they hold; whether there were
+    /// any.
     pub fn release_tails(&mut self) -> bool {
         let before = self.leaving.len();
         let mut i = 0;

@@ -1,5 +1,5 @@
-//! Many prompts at once: one thread runs the engine, a batch of up to `parallel` sequences a step; more wait in
-//! a bounded queue, first come first served. What a job is answered does not depend on the others.
+//! Many prompts at once: one thread runs the engine, a batch of up to `parallel` sequences a step; more wait
+//! in a bounded queue, first come first served. What a job is answered does not depend on the others.
 //! Must not know text, HTTP or JSON.
 
 mod admit;
@@ -76,8 +76,8 @@ pub struct Job {
 
 /// Picks tokens. Runs on the engine's thread, so it must be quick and must not block.
 pub trait Picker: Send {
-    /// Picks the token that follows `before` (the prompt and what was picked) by the logits after it, which it
-    /// may change.
+    /// Picks the token that follows `before` (the prompt and what was picked) by the logits after it, which
+    /// it may change.
     ///
     /// # Errors
     /// No token can be picked; the job fails with that.
@@ -190,8 +190,8 @@ pub struct Scheduler {
 }
 
 impl Scheduler {
-    /// Takes memory and starts the threads. The cache holds `setup.cache.tokens` tokens, by default as many as
-    /// the context, for all sequences together.
+    /// Takes memory and starts the threads. The cache holds `setup.cache.tokens` tokens, by default as many
+    /// as the context, for all sequences together.
     ///
     /// # Errors
     /// As for [`crate::session::Session::start`]; options out of range.
@@ -281,8 +281,8 @@ impl Scheduler {
         self.desk.status(self.options.parallel)
     }
 
-    /// One byte for each block of the pool: 0 free, 1 cached, 2 in one sequence, 3 in several, 4 pinned; 8 more
-    /// if it is saved on disk.
+    /// One byte for each block of the pool: 0 free, 1 cached, 2 in one sequence, 3 in several, 4 pinned; 8
+    /// more if it is saved on disk.
     pub fn kv_map(&self) -> Vec<u8> {
         hold(&self.desk.view).map.clone()
     }

@@ -29,8 +29,8 @@ impl Pace {
         (worth.min(1 << 20) as usize / LEAST * LEAST).max(LEAST)
     }
 
-    /// A step with `tokens` of prompts took `time`. What else was in it counts too, so that a step of the next
-    /// size takes as long as it may: sizes settle where they do.
+    /// A step with `tokens` of prompts took `time`. What else was in it counts too, so that a step of the
+    /// next size takes as long as it may: sizes settle where they do.
     pub fn took(&mut self, tokens: usize, time: Duration) {
         // The rest of a prompt says little: most of its step was for something else.
         if tokens >= LEAST {

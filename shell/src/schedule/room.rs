@@ -1,7 +1,8 @@
 //! Who gets the blocks of the pool when there are not enough for all. Must not know what is in them.
 //!
 //! Nothing waits for ever: the oldest job never gives way, so it goes on to its end, and then the next is
-//! the oldest. A job that gave way comes back, with all its tokens, once there is room for these and some more.
+//! the oldest. A job that gave way comes back, with all its tokens, once there is room for these and some
+//! more.
 
 use super::leave::End;
 use super::run::common;

@@ -43,8 +43,8 @@ impl Worker {
         }
     }
 
-    /// Puts the next token of every reply into the plan, and behind these a slice of prompts: first of the one
-    /// whose turn it is, so that a short one need not wait for the end of a long one.
+    /// Puts the next token of every reply into the plan, and behind these a slice of prompts: first of the
+    /// one whose turn it is, so that a short one need not wait for the end of a long one.
     pub fn fill_plan(&mut self) {
         let Worker { slots, plan, pace, limits, turn, .. } = self;
         plan.clear();

@@ -1,5 +1,5 @@
-//! Between a job's client and the engine's thread: events one way, a wish to end the other. Must not know what
-//! events mean.
+//! Between a job's client and the engine's thread: events one way, a wish to end the other. Must not know
+//! what events mean.
 
 use super::Event;
 use super::desk::hold;

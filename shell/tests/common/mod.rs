@@ -2,6 +2,7 @@
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
 pub mod cache;
+pub mod jobs;
 pub mod life;
 pub mod server;
 
