@@ -4,17 +4,24 @@ pub mod block;
 pub mod chain;
 pub mod fuzz_block;
 pub mod fuzz_gguf;
+<<<<<<< HEAD
 pub mod fuzz_http;
+=======
+pub mod fuzz_output;
+>>>>>>> h-output
 pub mod fuzz_pool;
+pub mod fuzz_schema;
 pub mod fuzz_tokenizer;
 pub mod gguf_writer;
 pub mod isas;
 pub mod medium;
 pub mod model;
 pub mod naive;
+pub mod pieces_vocab;
 pub mod pool_model;
 pub mod random_model;
 pub mod reference;
+pub mod schema_model;
 pub mod vocab;
 
 use std::io::Read;

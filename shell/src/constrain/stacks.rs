@@ -170,7 +170,8 @@ impl Stacks {
                 new[self.frames[id].parent as usize] = 1;
             }
         }
-        // What is below comes first in the store, so it has moved already.
+        // What is below comes first in the store, so it has moved already; the lowest stays.
+        new[0] = DONE;
         let mut kept = 1;
         for id in 1..self.frames.len() {
             if new[id] > 0 {
@@ -181,7 +182,6 @@ impl Stacks {
                 kept += 1;
             }
         }
-        new[0] = DONE;
         self.frames.truncate(kept);
         states.iter_mut().for_each(|id| *id = new[*id as usize]);
     }
