@@ -34,7 +34,8 @@ Server:
       --unix PATH          listens at a Unix socket instead
       --parallel N         replies computed at once (default 4)
       --queue N            requests that wait beyond those; one more is refused (default 64)
-      --api-key KEY        asks for this key; several may be given. Keys find nothing of each other in the cache
+      --api-key KEY        asks for this key; several may be given. They find nothing of each other in
+                           the cache
       --api-key-file FILE  asks for one of the keys in FILE, one in each line
       --admin-key KEY      asks for this key under /admin (default: any API key)
       --cors ORIGIN        lets a page of another site ask; '*' lets all
@@ -163,8 +164,8 @@ pub fn command(words: &mut Words) -> Result<(), Failure> {
     let address = server.address();
     if serve.unix.is_none() && !serve.api.loopback && serve.api.keys.is_open() {
         note(format_args!(
-            "WARNING: anybody who reaches {address} can use this server: it asks for no key. Set --api-key, or \
-             listen at 127.0.0.1"
+            "WARNING: anybody who reaches {address} can use this server: it asks for no key. Set --api-key, \
+             or listen at 127.0.0.1"
         ));
     }
     let api = Arc::new(Api::new(serve.api.clone()));

@@ -1,8 +1,8 @@
 //! Flags from a file and from the environment, for commands that run for months. Must not know the flags.
 //!
-//! The file has lines `flag = value`, the flag without its dashes; `flag` or `flag = true` for one that takes no
-//! value, `flag = false` where it is not meant. Empty lines and those that begin with `#` are passed over. The
-//! environment has `KINGLET_PORT` for `--port`, and so on.
+//! The file has lines `flag = value`, the flag without its dashes; `flag` or `flag = true` for one that takes
+//! no value, `flag = false` where it is not meant. Empty lines and those that begin with `#` are passed over.
+//! The environment has `KINGLET_PORT` for `--port`, and so on.
 
 use crate::failure::Failure;
 use crate::ids::read_text;

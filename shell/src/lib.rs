@@ -1,6 +1,5 @@
 //! The std shell around `kinglet-core`: files, threads, terminal, command line.
 
-mod json_bytes;
 pub mod api;
 pub mod bench_restore;
 pub mod cache;
@@ -31,6 +30,7 @@ pub mod history;
 pub mod http;
 pub mod ids;
 pub mod inspect_text;
+mod json_bytes;
 pub mod kv_cmd;
 pub mod lines;
 pub mod loader;

@@ -69,7 +69,8 @@ fn a_second_turn_finds_the_first_and_other_salts_do_not() {
     let reply = Value::from(content(&first)).to_string();
     let turns = |more: &str| {
         format!(
-            r#"{{"messages": [{{"role": "user", "content": "{words}"}}, {{"role": "assistant", "content": {reply}}},
+            r#"{{"messages": [{{"role": "user", "content": "{words}"}}, {{"role": "assistant",
+                "content": {reply}}},
             {{"role": "user", "content": "and?"}}], "temperature": 0, "max_tokens": 4{more}}}"#
         )
     };
@@ -195,7 +196,7 @@ fn completions_take_texts_and_ids() {
     assert_eq!(one, raw.strip_suffix('\n').unwrap());
     let progress =
         ask(&format!("{:?}", "word ".repeat(100)), r#", "stream": true, "return_progress": true"#).values();
-    let last = progress.iter().filter(|v| v.get("prompt_progress").is_some()).last().unwrap();
+    let last = progress.iter().rfind(|v| v.get("prompt_progress").is_some()).unwrap();
     assert_eq!(last["prompt_progress"]["total"], last["prompt_progress"]["processed"]);
 }
 
@@ -204,7 +205,8 @@ fn the_other_api_answers_alike() {
     let server = start("");
     let body = |more: &str| {
         format!(
-            r#"{{"messages": [{{"role": "user", "content": "Hello"}}], "temperature": 0, "max_tokens": 9{more}}}"#
+            r#"{{"messages": [{{"role": "user", "content": "Hello"}}], "temperature": 0,
+                "max_tokens": 9{more}}}"#
         )
     };
     let whole = server.post(MESSAGES, &body("")).ok();
@@ -232,10 +234,12 @@ fn the_other_api_answers_alike() {
 #[test]
 fn replies_keep_to_their_form() {
     let server = start("");
-    let schema = r#"{"type": "object", "properties": {"color": {"enum": ["red", "green"]}, "n": {"type": "integer",
+    let schema = r#"{"type": "object", "properties": {"color": {"enum": ["red", "green"]},
+        "n": {"type": "integer",
         "minimum": 1, "maximum": 9}}, "required": ["color", "n"]}"#;
     let format = format!(
-        r#", "response_format": {{"type": "json_schema", "json_schema": {{"name": "x", "schema": {schema}}}}}"#
+        r#", "response_format": {{"type": "json_schema", "json_schema": {{"name": "x",
+            "schema": {schema}}}}}"#
     );
     for more in ["", r#", "temperature": 1.5, "seed": 3"#] {
         let reply = server
@@ -246,8 +250,10 @@ fn replies_keep_to_their_form() {
         assert!((1..=9).contains(&said["n"].as_u64().unwrap()), "{reply}");
         assert_eq!(reply["choices"][0]["finish_reason"], "stop");
     }
-    let tools = r#", "tools": [{"type": "function", "function": {"name": "paint", "parameters": {"type": "object",
-        "properties": {"color": {"enum": ["red", "green"]}}, "required": ["color"]}}}], "parallel_tool_calls": false"#;
+    let tools = r#", "tools": [{"type": "function", "function": {"name": "paint",
+        "parameters": {"type": "object",
+        "properties": {"color": {"enum": ["red", "green"]}}, "required": ["color"]}}}],
+            "parallel_tool_calls": false"#;
     let named = r#"{"type": "function", "function": {"name": "paint"}}"#;
     for choice in [r#""required""#, named] {
         let more = format!(r#"{tools}, "tool_choice": {choice}"#);
@@ -268,8 +274,10 @@ fn replies_keep_to_their_form() {
         let joined: String = calls.iter().filter_map(|call| call["function"]["arguments"].as_str()).collect();
         assert_eq!(value(&joined), arguments);
     }
-    let anthropic = r#"{"messages": [{"role": "user", "content": "Hi"}], "temperature": 0, "max_tokens": 99, "tools":
-        [{"name": "paint", "input_schema": {"type": "object", "properties": {"color": {"const": "red"}}, "required": ["color"]}}],
+    let anthropic = r#"{"messages": [{"role": "user", "content": "Hi"}], "temperature": 0,
+        "max_tokens": 99, "tools":
+        [{"name": "paint", "input_schema": {"type": "object", "properties": {"color": {"const": "red"}},
+            "required": ["color"]}}],
         "tool_choice": {"type": "tool", "name": "paint"}}"#;
     let reply = server.post(MESSAGES, anthropic).ok();
     let last = reply["content"].as_array().unwrap().last().unwrap();
@@ -277,7 +285,8 @@ fn replies_keep_to_their_form() {
         (&last["type"], &last["input"]["color"], &reply["stop_reason"]),
         (&"tool_use".into(), &"red".into(), &"tool_use".into())
     );
-    let bad = r#", "response_format": {"type": "json_schema", "json_schema": {"name": "x", "schema": {"type": "string", "pattern": "a+"}}}"#;
+    let bad = r#", "response_format": {"type": "json_schema", "json_schema": {"name": "x",
+        "schema": {"type": "string", "pattern": "a+"}}}"#;
     let error = server.post(CHAT, &chat("Hi", bad));
     assert_eq!(
         (error.status, &error.json()["error"]["code"]),

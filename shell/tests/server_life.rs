@@ -12,7 +12,8 @@ use std::os::unix::net::UnixDatagram;
 
 const CHAT: &str = "/v1/chat/completions";
 /// A stream that goes on for long.
-const LONG: &str = r#"{"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 7000, "ignore_eos": true, "stream": true}"#;
+const LONG: &str = r#"{"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 7000,
+    "ignore_eos": true, "stream": true}"#;
 
 fn start(more: &str) -> Server {
     Server::start(&format!("-m {} -t 1 --ctx 8192 {more}", qwen3()))
@@ -81,7 +82,8 @@ fn company_changes_no_reply() {
     let server = start("--parallel 3");
     let body = |i: usize| {
         format!(
-            r#"{{"messages": [{{"role": "user", "content": "tell me about {i}"}}], "max_tokens": 40, "temperature": 0}}"#
+            r#"{{"messages": [{{"role": "user", "content": "tell me about {i}"}}], "max_tokens": 40,
+                "temperature": 0}}"#
         )
     };
     let text = |reply: Value| String::from(reply["choices"][0]["message"]["content"].as_str().unwrap());
@@ -145,7 +147,8 @@ fn sigterm_lets_replies_end_and_tells_systemd() {
     };
     heard("READY=1");
     heard("WATCHDOG=1");
-    let body = r#"{"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 200, "ignore_eos": true, "stream": true}"#;
+    let body = r#"{"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 200, "ignore_eos": true,
+        "stream": true}"#;
     let stream = server.send("POST", CHAT, "", body);
     server.wait_status(&|status| status["active"] == value("1"));
     assert_eq!(server.signal(15), Some(143));

@@ -135,7 +135,8 @@ fn keys_are_asked_for_and_kept_apart() {
     assert_eq!(server.ask("GET", "/v1/models", "X-Api-Key: second\r\n", "").status, 200);
     assert_eq!(with("first", "/admin/api/status", "").status, 401);
     assert_eq!(with("root", "/admin/api/status", "").status, 200);
-    let words = r#"{"messages": [{"role": "user", "content": "a b c d e f g h i j k l m n o p q r s t u v w x y z 1 2 3 4 5"}],
+    let words = r#"{"messages": [{"role": "user",
+        "content": "a b c d e f g h i j k l m n o p q r s t u v w x y z 1 2 3 4 5"}],
         "max_tokens": 1}"#;
     let cached = |key: &str| {
         with(key, CHAT, words).ok()["usage"]["prompt_tokens_details"]["cached_tokens"].as_u64().unwrap()

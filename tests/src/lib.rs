@@ -4,11 +4,8 @@ pub mod block;
 pub mod chain;
 pub mod fuzz_block;
 pub mod fuzz_gguf;
-<<<<<<< HEAD
 pub mod fuzz_http;
-=======
 pub mod fuzz_output;
->>>>>>> h-output
 pub mod fuzz_pool;
 pub mod fuzz_schema;
 pub mod fuzz_tokenizer;

@@ -1,5 +1,5 @@
-//! What a request asks for, whichever API it came by: the fields that all of them share. Must not know how it is
-//! answered.
+//! What a request asks for, whichever API it came by: the fields that all of them share. Must not know how it
+//! is answered.
 
 use super::error::ApiError;
 use super::fields::{Fields, as_real};
@@ -233,8 +233,10 @@ mod tests {
     #[test]
     fn fields_are_read() {
         let ask = read(
-            r#"{"model": "m", "n": 3, "stream": true, "stream_options": {"include_usage": true}, "max_tokens": 5,
-                "max_completion_tokens": 7, "temperature": 0, "top_p": 0.5, "top_k": 3, "min_p": 0.1, "seed": -1,
+            r#"{"model": "m", "n": 3, "stream": true, "stream_options": {"include_usage": true},
+                "max_tokens": 5,
+                "max_completion_tokens": 7, "temperature": 0, "top_p": 0.5, "top_k": 3, "min_p": 0.1,
+                    "seed": -1,
                 "presence_penalty": -2, "frequency_penalty": 1.5, "repetition_penalty": 1.1, "stop": "x",
                 "logit_bias": {"5": -100, "99": 2.5}, "ignore_eos": true, "cache_prompt": false,
                 "cache_salt": "s", "return_progress": true, "repeat_last_n": -1, "no such field": [1]}"#,

@@ -28,7 +28,8 @@ fn refused(text: &str) -> (String, String) {
 }
 
 const TOOLS: &str = r#""tools": [{"type": "function", "function": {"name": "sum", "parameters":
-    {"type": "object", "properties": {"a": {"type": "integer"}}}}}, {"type": "function", "function": {"name": "now"}}]"#;
+    {"type": "object", "properties": {"a": {"type": "integer"}}}}}, {"type": "function",
+        "function": {"name": "now"}}]"#;
 
 #[test]
 fn chats_become_prompts() {
@@ -52,7 +53,8 @@ fn chats_become_prompts() {
 #[test]
 fn calls_and_their_results_are_told_as_the_model_wrote_them() {
     let talk = r#"{"messages": [{"role": "user", "content": "x"}, {"role": "assistant", "content": null,
-        "tool_calls": [{"id": "c", "type": "function", "function": {"name": "sum", "arguments": "{\"a\": 1}"}}]},
+        "tool_calls": [{"id": "c", "type": "function", "function": {"name": "sum",
+            "arguments": "{\"a\": 1}"}}]},
         {"role": "tool", "tool_call_id": "c", "content": "1"}]}"#;
     for family in [Qwen2_5, Qwen3, Qwen3Vl] {
         let ask = chat(&value(talk), family, 100).unwrap();
@@ -203,12 +205,15 @@ fn the_other_api_says_the_same_in_other_words() {
     let ask = messages(
         &value(
             r#"{"model": "m", "max_tokens": 9, "system": [{"type": "text", "text": "S", "cache_control": {}}],
-                "stop_sequences": ["Z"], "tools": [{"name": "sum", "description": "d", "input_schema": {"type": "object"}}],
+                "stop_sequences": ["Z"], "tools": [{"name": "sum", "description": "d",
+                    "input_schema": {"type": "object"}}],
                 "tool_choice": {"type": "auto", "disable_parallel_tool_use": true},
                 "messages": [{"role": "user", "content": "1+1?"},
-                {"role": "assistant", "content": [{"type": "thinking", "thinking": "hm"}, {"type": "text", "text": "let me see"},
+                {"role": "assistant", "content": [{"type": "thinking", "thinking": "hm"}, {"type": "text",
+                    "text": "let me see"},
                     {"type": "tool_use", "id": "t", "name": "sum", "input": {"a": 1}}]},
-                {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t", "content": [{"type": "text", "text": "2"}]},
+                {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t",
+                    "content": [{"type": "text", "text": "2"}]},
                     {"type": "text", "text": "well?"}]}]}"#,
         ),
         Qwen3,
@@ -220,7 +225,8 @@ fn the_other_api_says_the_same_in_other_words() {
             {"role": "assistant", "content": "let me see", "reasoning_content": "hm",
              "tool_calls": [{"function": {"name": "sum", "arguments": {"a": 1}}}]},
             {"role": "tool", "content": "2"}, {"role": "user", "content": "well?"}],
-            "tools": [{"type": "function", "function": {"name": "sum", "description": "d", "parameters": {"type": "object"}}}],
+            "tools": [{"type": "function", "function": {"name": "sum", "description": "d",
+                "parameters": {"type": "object"}}}],
             "chat_template_kwargs": {"enable_thinking": false}}"#,
     );
     assert_eq!(text(&ask), text(&same));

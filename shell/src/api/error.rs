@@ -94,7 +94,10 @@ mod tests {
         assert_eq!(error.status, 400);
         assert_eq!(
             error.body(Manner::OpenAi),
-            r#"{"error":{"message":"max_tokens: must be a whole number","type":"invalid_request_error","param":"max_tokens","code":null}}"#
+            concat!(
+                r#"{"error":{"message":"max_tokens: must be a whole number","type":"invalid_request_error","#,
+                r#""param":"max_tokens","code":null}}"#
+            )
         );
         let error = ApiError::new(503, "loading").coded("loading").later(1);
         assert_eq!(

@@ -121,7 +121,10 @@ mod tests {
         json.put("j", "[").put("k", "");
         assert_eq!(
             json.end(),
-            r#"{"a":"x\"\n{","b":7,"c":[1,2],"d":{},"e":true,"f":null,"g":1.235,"h":null,"i":-0.5,"j":"[","k":""}"#
+            concat!(
+                r#"{"a":"x\"\n{","b":7,"c":[1,2],"d":{},"e":true,"f":null,"g":1.235,"h":null,"i":-0.5,"#,
+                r#""j":"[","k":""}"#
+            )
         );
     }
 }

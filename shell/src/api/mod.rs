@@ -1,5 +1,5 @@
-//! The APIs over HTTP: OpenAI's, Anthropic's, llama.cpp's smaller ones, and our own under `/admin`. Which path is
-//! whose, who may ask, and what goes into the log. Must not know sockets, or how replies are computed.
+//! The APIs over HTTP: OpenAI's, Anthropic's, llama.cpp's smaller ones, and our own under `/admin`. Which
+//! path is whose, who may ask, and what goes into the log. Must not know sockets, or how replies are computed.
 
 pub mod anthropic_ask;
 pub mod ask;
@@ -222,12 +222,11 @@ impl Api {
         if self.options.quiet {
             return;
         }
-        let ms = told.record.as_ref().map_or(self.start.elapsed(), |record| record.time).as_millis();
         let path: String = request.path.chars().take(100).collect();
         let (peer, method, path) = (&request.peer, &request.method, path.escape_debug());
         match &told.record {
             Some(record) => {
-                let usage = &record.usage;
+                let (usage, ms) = (&record.usage, record.time.as_millis());
                 let (prompt, cached, source) = (usage.prompt, usage.cached, usage.source());
                 let (reply, finish) = (usage.decoded, record.finish);
                 term::note(format_args!(

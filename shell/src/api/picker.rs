@@ -125,3 +125,68 @@ impl Picker for Choosing {
         Ok(Picked { token, logprob, last })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::tokenizer;
+    use super::*;
+    use crate::constrain::{Grammar, TokenTable};
+
+    fn choosing(top: Option<usize>, shape: Option<Shape>) -> Choosing {
+        Choosing {
+            sampler: Sampler::new(1),
+            params: Params::GREEDY,
+            bias: Vec::new(),
+            top,
+            shape,
+            tokenizer: tokenizer(),
+            ignore_eos: false,
+            thinks: false,
+            shared: Shared::new(tokenizer().vocab_size()).unwrap(),
+        }
+    }
+
+    /// Logits that like one token best, and another one second best.
+    fn logits(best: u32, second: u32) -> Vec<f32> {
+        let mut logits = vec![0.0; tokenizer().vocab_size()];
+        logits[best as usize] = 9.0;
+        logits[second as usize] = 8.0;
+        logits
+    }
+
+    #[test]
+    fn bias_decides_and_the_model_s_own_probabilities_are_told() {
+        let mut choosing = choosing(Some(2), None);
+        choosing.bias = vec![(7, f32::NEG_INFINITY)];
+        let picked = choosing.pick(&mut logits(7, 8), &[1]).unwrap();
+        let told = picked.logprob.unwrap();
+        assert_eq!((picked.token, picked.last, told.top.len()), (8, false, 2));
+        assert_eq!((told.top[0].0, told.top[1]), (7, (8, told.logprob)));
+    }
+
+    #[test]
+    fn end_tokens_end_unless_they_are_ignored() {
+        let end = tokenizer().eos();
+        let mut choosing = choosing(None, None);
+        assert!(choosing.pick(&mut logits(end, 8), &[1]).unwrap().last);
+        choosing.ignore_eos = true;
+        let picked = choosing.pick(&mut logits(end, 8), &[1]).unwrap();
+        assert_eq!((picked.token, picked.last, picked.logprob), (end, false, None));
+    }
+
+    #[test]
+    fn thinking_comes_first_and_then_the_form() {
+        let table = Arc::new(TokenTable::new(tokenizer(), tokenizer().vocab_size()));
+        let constraint = Constraint::new(Arc::new(Grammar::json_object()), table);
+        let (open, close, end) = (70, 71, tokenizer().eos());
+        let mut choosing = choosing(None, Some(Shape { constraint, thinking: Some((open, close)) }));
+        let mut pick = |best, second| choosing.pick(&mut logits(best, second), &[1]).unwrap().token;
+        assert_eq!(pick(8, 9), open);
+        assert_eq!(pick(end, 9), 9);
+        assert_eq!(pick(close, 9), close);
+        // Whatever the model likes best now: an object begins with its bracket.
+        let mut bytes = [0; 64];
+        let first = tokenizer().token_bytes(pick(9, end), &mut bytes).unwrap();
+        assert!(first.starts_with(b"{"), "{first:?}");
+    }
+}

@@ -1,5 +1,5 @@
-//! What was asked and how it went: numbers of the latest requests, and sums. No texts of users. Must not know how
-//! replies come about.
+//! What was asked and how it went: numbers of the latest requests, and sums. No texts of users. Must not know
+//! how replies come about.
 
 use super::json::Json;
 use super::outcome::Usage;

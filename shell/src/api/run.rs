@@ -66,7 +66,9 @@ fn refused(refused: Refused) -> ApiError {
         Refused::Stopping => stopping(),
         Refused::TooLong { tokens, ctx } => ApiError::new(
             400,
-            format!("the prompt has {tokens} tokens, the context holds {ctx}; use a shorter one, or a larger --ctx"),
+            format!(
+                "the prompt has {tokens} tokens, the context holds {ctx}; use a shorter one or a larger --ctx"
+            ),
         )
         .coded("context_length_exceeded"),
     }

@@ -1,4 +1,5 @@
-//! A conversation with its tools, as both APIs mean it, and the prompt that it is for a model. Must not know HTTP.
+//! A conversation with its tools, as both APIs mean it, and the prompt that it is for a model. Must not know
+//! HTTP.
 
 use super::ask::{Ask, Form, Prompt};
 use super::error::ApiError;
@@ -140,8 +141,8 @@ pub fn message(role: &str, content: String) -> Map<String, Value> {
 }
 
 /// A call in a message of the assistant. Arguments that are text go into the prompt as their family writes
-/// them: Qwen2.5 would put a text into quotes, so it gets what the text says; the others get the text, so that
-/// the prompt repeats what the model once wrote.
+/// them: Qwen2.5 would put a text into quotes, so it gets what the text says; the others get the text, so
+/// that the prompt repeats what the model once wrote.
 pub fn call(name: &str, arguments: &Value, family: Family) -> Value {
     let arguments = match arguments {
         Value::String(text) if text.trim().is_empty() => Value::Object(Map::new()),

@@ -16,7 +16,7 @@ use std::io::Read;
 use std::sync::OnceLock;
 
 /// A tokenizer of a fixture.
-fn tokenizer() -> &'static Tokenizer<'static> {
+pub(super) fn tokenizer() -> &'static Tokenizer<'static> {
     static TOKENIZER: OnceLock<Tokenizer<'static>> = OnceLock::new();
     TOKENIZER.get_or_init(|| {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/fixtures/gguf/qwen3-tiny.Q4_K_M.gguf.gz");
@@ -125,7 +125,8 @@ fn a_chat_reply_has_usage_timings_and_calls() {
     );
     assert_eq!(reply["choices"][1]["message"].get("tool_calls"), None);
     let usage = value(
-        r#"{"prompt_tokens":40,"completion_tokens":10,"total_tokens":50,"prompt_tokens_details":{"cached_tokens":32}}"#,
+        r#"{"prompt_tokens":40,"completion_tokens":10,"total_tokens":50,
+            "prompt_tokens_details":{"cached_tokens":32}}"#,
     );
     assert_eq!(reply["usage"], usage);
     let timings = &reply["timings"];
@@ -221,7 +222,8 @@ fn messages_come_in_blocks() {
     let events = kept.values();
     assert!(events.iter().zip(&names).all(|(event, name)| event["type"] == *name));
     let usage = value(
-        r#"{"input_tokens":8,"cache_read_input_tokens":32,"cache_creation_input_tokens":0,"output_tokens":0}"#,
+        r#"{"input_tokens":8,"cache_read_input_tokens":32,"cache_creation_input_tokens":0,
+            "output_tokens":0}"#,
     );
     assert_eq!(events[0]["message"]["usage"], usage);
     assert_eq!(events[1]["content_block"]["type"], "thinking");

@@ -189,7 +189,7 @@ pub fn read(mut stream: impl Read) -> Reply {
     if head.contains("transfer-encoding: chunked") {
         loop {
             let line = rest.windows(2).position(|w| w == b"\r\n").expect("a chunk that is whole");
-            let size = usize::from_str_radix(std::str::from_utf8(&rest[..line]).unwrap(), 16).unwrap();
+            let size = usize::from_str_radix(core::str::from_utf8(&rest[..line]).unwrap(), 16).unwrap();
             body.extend_from_slice(&rest[line + 2..line + 2 + size]);
             rest = &rest[line + 2 + size + 2..];
             if size == 0 {
