@@ -100,9 +100,10 @@ fn stop_strings_seeds_and_several_replies() {
     let whole = server.post(CHAT, &chat("Hi", r#", "max_tokens": 30"#)).ok();
     let text = content(&whole);
     // A string from the middle, which tokens need not end with.
-    let chars: Vec<char> = text.chars().filter(|c| *c != '\u{FFFD}').collect();
-    let stop: String = chars[chars.len() / 2..][..2].iter().collect();
-    let Some(at) = text.find(&stop) else { return assert!(text.contains('\u{FFFD}'), "{text}") };
+    let chars: Vec<char> = text.chars().collect();
+    let pairs = chars[4..].windows(2).find(|pair| !pair.contains(&'\u{FFFD}'));
+    let stop: String = pairs.unwrap_or_else(|| panic!("{text}")).iter().collect();
+    let at = text.find(&stop).unwrap();
     let more = format!(r#", "max_tokens": 30, "stop": ["no such text", {}]"#, Value::from(stop.as_str()));
     let cut = server.post(CHAT, &chat("Hi", &more)).ok();
     assert_eq!((content(&cut), &cut["choices"][0]["finish_reason"]), (&text[..at], &"stop".into()));

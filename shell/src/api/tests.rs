@@ -117,7 +117,7 @@ fn a_chat_reply_has_usage_timings_and_calls() {
     assert_eq!((&call["type"], &call["function"]["name"]), (&"function".into(), &"sum".into()));
     assert_eq!(call["function"]["arguments"], "{\"a\": 1}");
     let told = &choice["logprobs"]["content"][0];
-    assert_eq!(told["token"].as_str().unwrap().as_bytes().len(), told["bytes"].as_array().unwrap().len());
+    assert_eq!(told["token"].as_str().unwrap().len(), told["bytes"].as_array().unwrap().len());
     assert_eq!(told["top_logprobs"][1]["logprob"].to_string(), "-9999.0");
     assert_eq!(
         (&reply["choices"][1]["index"], &reply["choices"][1]["finish_reason"]),
