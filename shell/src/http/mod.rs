@@ -3,7 +3,8 @@
 //! Must not know of JSON, models, or what is asked for.
 //!
 //! `head.rs` and `body.rs` turn bytes into requests and know no sockets; `wire.rs` is a socket with
-//! deadlines; `connection.rs` goes from request to request; `reply.rs` writes answers; `server.rs` accepts and stops.
+//! deadlines; `connection.rs` goes from request to request; `reply.rs` writes answers; `listener.rs` and
+//! `server.rs` accept and stop.
 
 pub mod body;
 mod connection;
