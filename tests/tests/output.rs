@@ -232,12 +232,13 @@ fn stop_strings_are_looked_for_in_the_answer() {
 fn arguments_come_in_parts() {
     with(|tokenizer, _| {
         let mut output = Output::new(tokenizer, &TOOLS);
-        let reply =
-            "<tool_call>\n{\"name\": \"f\", \"arguments\": {\"key\": \"some long text\"}}\n</tool_call>";
+        let arguments = "{\"key\": \"some long text\"}";
+        let reply = format!("<tool_call>\n{{\"name\": \"f\", \"arguments\": {arguments}}}\n</tool_call>");
+        let start = reply.find(arguments).unwrap();
         let (mut pieces, mut parts) = (Vec::new(), 0);
         for (at, byte) in reply.bytes().enumerate() {
             output.push(u32::from(byte), &mut pieces).unwrap();
-            let is_inside = (44..reply.len() - 15).contains(&at);
+            let is_inside = (start..start + arguments.len()).contains(&at);
             assert_eq!(
                 pieces.iter().any(|piece| matches!(piece, Piece::Arguments { .. })),
                 is_inside,
@@ -245,7 +246,7 @@ fn arguments_come_in_parts() {
             );
             parts += pieces.drain(..).count();
         }
-        assert_eq!((parts, output.called()), (1 + "{\"key\": \"some long text\"}".len(), 1));
+        assert_eq!((parts, output.called()), (1 + arguments.len(), 1));
         assert!(output.push(1 << 20, &mut pieces).is_err());
     });
 }
