@@ -4,6 +4,7 @@
 //! Nothing in here waits for the disk but reads and [`Cache::flush`], and nothing allocates after the start:
 //! blocks go to the writer through buffers that exist since then.
 
+use crate::decimal::fixed;
 use crate::failure::Failure;
 use crate::loader::Model;
 use crate::setup::Setup;
@@ -38,8 +39,25 @@ pub struct Cache {
     contents: Vec<ContentId>,
     /// What was read last from disk: the parent and how much of `contents` it is the end of.
     last: Option<(BlockId, usize, usize)>,
-    /// Whether there was no room on the disk for a block since [`Cache::flush`] began.
-    refused: Cell<bool>,
+    /// Blocks handed to the writer, and answers to them: it answers in order.
+    staged: Cell<u64>,
+    answered: Cell<u64>,
+    /// The last answer that was "later" and the last that was "never", counted as those are; 0 for none.
+    later: Cell<u64>,
+    refused: Cell<u64>,
+}
+
+/// What is known of blocks that were handed to the writer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// An answer is missing.
+    Pending,
+    /// All are saved.
+    Saved,
+    /// Some are not, and may be offered again.
+    Later,
+    /// Some cannot be saved: there is no room on the disk.
+    Refused,
 }
 
 /// Buffers for blocks on their way to the disk: a batch of the engine may end in as many at once, and the
@@ -85,7 +103,10 @@ impl Cache {
             fingerprint,
             contents: Vec::with_capacity(limits.max_seq),
             last: None,
-            refused: Cell::new(false),
+            staged: Cell::new(0),
+            answered: Cell::new(0),
+            later: Cell::new(0),
+            refused: Cell::new(0),
         })
     }
 
@@ -235,9 +256,16 @@ impl Cache {
         }
     }
 
-    /// The file that was read last, for a log line.
-    pub fn last_file(&self) -> LastFile<'_> {
-        LastFile(self)
+    /// Lines about what [`Cache::admit`] found.
+    pub fn tell_reused(&self, setup: &Setup, reused: &Reused) {
+        let tokens = reused.tokens;
+        if tokens > 0 {
+            setup.tell(format_args!("[KV-PREFIX] reused {tokens} tokens"));
+        }
+        if reused.disk > 0 {
+            let (file, ms) = (LastFile(self), fixed(reused.time.as_secs_f64() * 1e3, 1));
+            setup.tell(format_args!("[KV-DISK] loaded {tokens}-token KV prefix from {file} in {ms} ms"));
+        }
     }
 
     /// Hands full blocks to the writer, as many as it has buffers for, and takes its answers; whether more
@@ -251,6 +279,7 @@ impl Cache {
             if !store.stage(block, &view.parent, view.position as u32, view.contents, view.bytes) {
                 break;
             }
+            self.staged.set(self.staged.get() + 1);
             engine.set_save_state(block, &id, SaveState::Staged);
         }
         if store.status().pending > 0 {
@@ -263,7 +292,12 @@ impl Cache {
 
     fn take_answers(&self, store: &Store, engine: &mut Engine<'_>) {
         while let Some(done) = store.finished() {
-            self.refused.set(self.refused.get() || done.outcome == Outcome::Never);
+            self.answered.set(self.answered.get() + 1);
+            match done.outcome {
+                Outcome::Saved => {}
+                Outcome::Later => self.later.set(self.answered.get()),
+                Outcome::Never => self.refused.set(self.answered.get()),
+            }
             let state = match done.outcome {
                 Outcome::Saved => SaveState::Saved,
                 Outcome::Later => SaveState::Unsaved,
@@ -280,10 +314,37 @@ impl Cache {
         let Some(store) = &self.store else { return true };
         match engine.tail(seq) {
             Ok(Some(view)) => {
-                store.stage(view.block, &view.parent, view.position as u32, view.contents, view.bytes)
+                let (position, contents) = (view.position as u32, view.contents);
+                let staged = store.stage(view.block, &view.parent, position, contents, view.bytes);
+                self.staged.set(self.staged.get() + u64::from(staged));
+                staged
             }
             _ => true,
         }
+    }
+
+    /// How many blocks were handed to the writer so far: a mark for [`Cache::answers`].
+    pub fn staged(&self) -> u64 {
+        self.staged.get()
+    }
+
+    /// What is known of all blocks that were handed over after the mark `from`, or of more, once those up to
+    /// the mark `to` are answered.
+    pub fn answers(&self, from: u64, to: u64) -> Answer {
+        match (self.answered.get() >= to, self.refused.get() > from, self.later.get() > from) {
+            (false, ..) => Answer::Pending,
+            (_, true, _) => Answer::Refused,
+            (_, _, true) => Answer::Later,
+            _ => Answer::Saved,
+        }
+    }
+
+    /// Why a reply is not safe on the disk.
+    pub fn not_safe(&self) -> Failure {
+        let why = self.store.as_ref().and_then(|store| store.status().paused);
+        let full = "no room within --disk-kv-max-bytes and --disk-kv-max-files";
+        let why = why.map_or(String::from(full), |why| why.to_string());
+        Failure::new(format_args!("--disk-kv-sync: the reply is not safe on the disk: {why}"))
     }
 
     /// Waits until everything that was computed is on disk, and the tail of `seq`; whether it is. It gives up
@@ -291,8 +352,7 @@ impl Cache {
     /// are left.
     pub fn flush(&self, engine: &mut Engine<'_>, seq: SeqId, tick: &mut dyn FnMut(usize)) -> bool {
         let Some(store) = &self.store else { return true };
-        let mut tail = true;
-        self.refused.set(false);
+        let (mut tail, start) = (true, self.answered.get());
         loop {
             let more = self.save(engine);
             if tail && store.room() {
@@ -307,7 +367,7 @@ impl Cache {
             if !more && !tail && status.pending == 0 {
                 // The answers to the last blocks.
                 self.save(engine);
-                return !self.refused.get() && is_saved(engine, seq);
+                return self.refused.get() <= start && is_saved(engine, seq);
             }
             tick(status.pending + engine.stats().unsaved);
             store.wait_for_answer(TICK);
@@ -321,17 +381,25 @@ impl Cache {
 }
 
 /// Whether all whole blocks of a sequence are on disk.
-fn is_saved(engine: &Engine<'_>, seq: SeqId) -> bool {
+pub(crate) fn is_saved(engine: &Engine<'_>, seq: SeqId) -> bool {
+    all_blocks(engine, seq, &|state| state == SaveState::Saved)
+}
+
+/// Whether all whole blocks of a sequence are there, on their way, or refused.
+pub(crate) fn is_staged(engine: &Engine<'_>, seq: SeqId) -> bool {
+    all_blocks(engine, seq, &|state| state != SaveState::Unsaved)
+}
+
+fn all_blocks(engine: &Engine<'_>, seq: SeqId, is_so: &dyn Fn(SaveState) -> bool) -> bool {
     let pool = engine.pool();
-    let saved = |block: &u32| {
-        pool.info(*block)
-            .is_none_or(|info| info.contents.len() < BLOCK_TOKENS || info.save == SaveState::Saved)
+    let block_is_so = |block: &u32| {
+        pool.info(*block).is_none_or(|info| info.contents.len() < BLOCK_TOKENS || is_so(info.save))
     };
-    pool.table(seq).is_ok_and(|table| table.iter().all(saved))
+    pool.table(seq).is_ok_and(|table| table.iter().all(block_is_so))
 }
 
 /// Shows the file that was read last.
-pub struct LastFile<'a>(&'a Cache);
+struct LastFile<'a>(&'a Cache);
 
 impl fmt::Display for LastFile<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -8,7 +8,7 @@ use crate::trace;
 use crate::words::{Words, nearest};
 use crate::{
     cmd_bench, cmd_chat, cmd_convert, cmd_generate, cmd_inspect, cmd_lines, cmd_logits, cmd_perplexity,
-    cmd_run, cmd_verify, kv_cmd,
+    cmd_run, cmd_serve, cmd_verify, kv_cmd,
 };
 use core::fmt::Write as _;
 use lexopt::Parser;
@@ -25,6 +25,12 @@ struct Command {
 const COMMANDS: &[Command] = &[
     Command { name: "run", summary: "answer one prompt", help: cmd_run::HELP, run: cmd_run::command },
     Command { name: "chat", summary: "talk, turn by turn", help: cmd_chat::HELP, run: cmd_chat::command },
+    Command {
+        name: "serve",
+        summary: "answer over HTTP, as OpenAI's API does",
+        help: cmd_serve::HELP,
+        run: cmd_serve::command,
+    },
     Command { name: "bench", summary: "measure speed", help: cmd_bench::HELP, run: cmd_bench::command },
     Command {
         name: "inspect",

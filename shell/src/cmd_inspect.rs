@@ -7,8 +7,8 @@ use crate::decimal;
 use crate::failure::Failure;
 use crate::inspect_text;
 use crate::loader::Model;
+use crate::parts;
 use crate::report::object;
-use crate::session;
 use crate::setup::Setup;
 use crate::term::print;
 use crate::vocabulary::{Template, Vocabulary};
@@ -213,7 +213,7 @@ fn memory(model: &Model, config: &Config, batch: usize) -> Value {
         for ctx in CONTEXTS {
             let setup = Setup { ctx: Some(ctx), kv_type, batch, ..Setup::default() };
             // Only a model of absurd dimensions has no answer; its row is left out.
-            let Ok(need) = session::budget(model, &setup, config, &session::limits(&setup, config)) else {
+            let Ok(need) = parts::budget(model, &setup, config, &parts::limits(&setup, config)) else {
                 continue;
             };
             rows.push(object(&mut [

@@ -6,7 +6,8 @@ use crate::engine_flags;
 use crate::failure::Failure;
 use crate::ids::read_text;
 use crate::loader::Model;
-use crate::session::{self, Session};
+use crate::parts;
+use crate::session::Session;
 use crate::setup::Setup;
 use crate::signal;
 use crate::term::print;
@@ -53,7 +54,7 @@ pub fn command(words: &mut Words) -> Result<(), Failure> {
     if ids.len() < 2 {
         return Err(Failure::file(&file, format_args!("has {} tokens; 2 are needed", ids.len())));
     }
-    let ctx = session::limits(&setup, &config).max_seq;
+    let ctx = parts::limits(&setup, &config).max_seq;
     if ids.len() > ctx {
         return Err(Failure::new(format_args!(
             "the text has {} tokens, the context holds {ctx}; use --ctx {} or a shorter text",

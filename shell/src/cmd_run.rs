@@ -4,6 +4,7 @@ use crate::failure::Failure;
 use crate::generate::Stop;
 use crate::ids::{read_all, read_text};
 use crate::loader::Model;
+use crate::parts;
 use crate::reply::{Report, Writer};
 use crate::sampling::Sampling;
 use crate::session::{self, Session};
@@ -93,7 +94,7 @@ pub fn command(words: &mut Words) -> Result<(), Failure> {
         return Err(Failure::new("the prompt is empty"));
     }
     // Before any memory is taken: this is the commonest mistake with a long file.
-    session::prompt_fits(ids.len(), session::limits(&setup, &config).max_seq)?;
+    session::prompt_fits(ids.len(), parts::limits(&setup, &config).max_seq)?;
 
     let mut session = Session::start(&model, &setup)?;
     session.be_responsive();

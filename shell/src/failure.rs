@@ -35,6 +35,14 @@ impl Failure {
         Failure::Failed(message.to_string())
     }
 
+    /// What there is to say of it, in one line.
+    pub fn line(self) -> String {
+        match self {
+            Failure::Failed(line) | Failure::Usage(line) => line,
+            Failure::Help(_) | Failure::Interrupted | Failure::PipeClosed => String::from("interrupted"),
+        }
+    }
+
     /// A fault in a file: `FILE: fault`.
     pub fn file(path: &std::path::Path, fault: impl fmt::Display) -> Failure {
         Failure::said(&format_args!("{}: {fault}", printable(path)))

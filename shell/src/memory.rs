@@ -76,6 +76,11 @@ pub fn peak_resident() -> Option<usize> {
     field(&fs::read_to_string("/proc/self/status").ok()?, "VmHWM:")
 }
 
+/// The memory that this process has resident, in bytes: `VmRSS`.
+pub fn resident() -> Option<usize> {
+    field(&fs::read_to_string("/proc/self/status").ok()?, "VmRSS:")
+}
+
 /// The value of a `Name:   123 kB` line, in bytes.
 fn field(text: &str, name: &str) -> Option<usize> {
     let line = text.lines().find_map(|line| line.strip_prefix(name))?;

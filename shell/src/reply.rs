@@ -86,14 +86,7 @@ impl Report {
     /// As [`Session::begin`] and [`Session::prefill`].
     pub fn read(&mut self, session: &mut Session, ids: &[u32], setup: &Setup) -> Result<(), Failure> {
         self.reused = session.begin(ids)?;
-        if self.reused.tokens > 0 {
-            setup.tell(format_args!("[KV-PREFIX] reused {} tokens", self.reused.tokens));
-        }
-        if self.reused.disk > 0 {
-            let ms = fixed(self.reused.time.as_secs_f64() * 1e3, 1);
-            let (tokens, file) = (self.reused.tokens, session.loaded_file());
-            setup.tell(format_args!("[KV-DISK] loaded {tokens}-token KV prefix from {file} in {ms} ms"));
-        }
+        session.tell_reused(setup, &self.reused);
         let start = Instant::now();
         let mut line = StatusLine::new(!setup.quiet && stderr_is_terminal());
         let mut progress = |done: usize| {
@@ -106,8 +99,7 @@ impl Report {
         };
         session.prefill(&ids[self.reused.tokens..], &mut progress)?;
         drop(line);
-        let ms = fixed(self.prompt_time.as_secs_f64() * 1e3, 1);
-        setup.tell(format_args!("[PREFILL-TIMING] n={} total={ms} ms", self.prompt_tokens));
+        tell_prefill(setup, self.prompt_tokens, self.prompt_time);
         Ok(())
     }
 
@@ -147,6 +139,12 @@ impl Report {
             fixed(memory::peak_resident().unwrap_or(0) as f64 / 1e6, 0),
         ));
     }
+}
+
+/// The line about a prompt of which `tokens` had to be computed.
+pub fn tell_prefill(setup: &Setup, tokens: usize, time: Duration) {
+    let ms = fixed(time.as_secs_f64() * 1e3, 1);
+    setup.tell(format_args!("[PREFILL-TIMING] n={tokens} total={ms} ms"));
 }
 
 /// Whether a failure is Ctrl-C; if so it counts as answered.

@@ -89,8 +89,8 @@ impl Sampling {
     }
 }
 
-/// Short enough to be typed again.
-fn random_seed() -> u64 {
+/// A seed by chance, short enough to be typed again.
+pub fn random_seed() -> u64 {
     // The standard library's hasher keys are the system's random numbers.
     let hasher = std::collections::hash_map::RandomState::new().build_hasher();
     hasher.finish() % 1_000_000_000

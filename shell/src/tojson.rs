@@ -54,7 +54,8 @@ fn push_json(value: &Value, out: &mut String) {
     }
 }
 
-fn push_json_string(text: &str, out: &mut String) {
+/// A text in its quotes.
+pub(crate) fn push_json_string(text: &str, out: &mut String) {
     out.push('"');
     for c in text.chars() {
         match c {

@@ -34,6 +34,19 @@ impl Words {
         Words { parser, command, help, flag: String::new() }
     }
 
+    /// All words that are left, to be read again by [`Words::instead`].
+    ///
+    /// # Errors
+    /// A value was expected first.
+    pub fn rest(&mut self) -> Result<Vec<OsString>, Failure> {
+        Ok(self.parser.raw_args()?.collect())
+    }
+
+    /// Other words for the same command.
+    pub fn instead(&self, words: Vec<OsString>) -> Words {
+        Words::new(lexopt::Parser::from_args(words), self.command, self.help)
+    }
+
     /// The next word; the flag in it is the one that values are asked for.
     ///
     /// # Errors

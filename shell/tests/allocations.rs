@@ -6,9 +6,12 @@ mod common;
 use core::alloc::{GlobalAlloc, Layout};
 use core::cell::Cell;
 use core::sync::atomic::{AtomicUsize, Ordering};
+use core::time::Duration;
+use kinglet::failure::Failure;
 use kinglet::generate::{Greedy, generate};
 use kinglet::loader::Model;
 use kinglet::sampling::Sampling;
+use kinglet::schedule::{self, Event, Job, Options, Picked, Picker, Scheduler};
 use kinglet::session::Session;
 use kinglet::setup::Setup;
 use kinglet::vocabulary::Vocabulary;
@@ -16,6 +19,7 @@ use kinglet::words::{Word, Words};
 use kinglet_core::token::StreamDecoder;
 use std::alloc::System;
 use std::path::Path;
+use std::sync::{Arc, Mutex};
 
 /// Allocations by any thread of this process.
 static ALLOCATIONS: AtomicUsize = AtomicUsize::new(0);
@@ -96,6 +100,7 @@ fn a_reply_allocates_nothing() {
         assert!(bytes.iter().filter(|b| **b == 0).count() > 100);
     }
     with_a_cache_on_disk(&model);
+    on_the_thread_of_a_scheduler(&model);
 }
 
 /// The thread that computes allocates nothing either when blocks go to the disk and come from it; the one
@@ -118,4 +123,39 @@ fn with_a_cache_on_disk(model: &Model) {
         session.finish(&setup);
     }
     std::fs::remove_dir_all(&dir).unwrap();
+}
+
+/// Writes down how often its thread has allocated by the time of each pick.
+struct Counted(Arc<Mutex<Vec<usize>>>);
+
+impl Picker for Counted {
+    fn pick(&mut self, logits: &mut [f32], before: &[u32]) -> Result<Picked, Failure> {
+        // Within its capacity.
+        self.0.lock().unwrap().push(MINE.get());
+        schedule::Greedy::default().pick(logits, before)
+    }
+}
+
+/// Several replies at once allocate nothing but places for events that nobody has taken yet.
+fn on_the_thread_of_a_scheduler(model: &Model) {
+    let setup = Setup { ctx: Some(512), threads: Some(1), quiet: true, ..Setup::default() };
+    let scheduler = Scheduler::start(model, &setup, Options { parallel: 2, queue: 2 }).unwrap();
+    let submit = |seed: u32| {
+        let counts = Arc::new(Mutex::new(Vec::with_capacity(200)));
+        let (picker, salt) = (Box::new(Counted(Arc::clone(&counts))), Vec::new());
+        let prompt = (0..50).map(|i| i * seed % 200).collect();
+        let job = Job { prompt, salt, most: 200, picker, reuse: true, progress: false, is_end: true };
+        (scheduler.submit(job).unwrap(), counts)
+    };
+    let jobs = [submit(3), submit(7)];
+    for (ticket, _) in &jobs {
+        while !matches!(ticket.next(Duration::from_secs(60)), Some(Event::Ended { .. }) | None) {}
+    }
+    for (_, counts) in &jobs {
+        let counts = counts.lock().unwrap();
+        assert_eq!(counts.len(), 200);
+        // While the other one starts or ends, and for 200 events of each, whose places double.
+        let steps = counts.windows(2).filter(|pair| pair[1] > pair[0]).count();
+        assert!(steps <= 16, "{counts:?}");
+    }
 }

@@ -118,7 +118,7 @@ pub fn prompt_fits(tokens: usize, ctx: usize) -> Result<(), Failure> {
 }
 
 /// A fault of a step for the user; [`ForwardError`] says what is behind it.
-fn forward_failure(e: ForwardError) -> Failure {
+pub(crate) fn forward_failure(e: ForwardError) -> Failure {
     match e {
         ForwardError::NonFinite { position } => Failure::new(format_args!(
             "NaN or infinity came out at position {position}: the model file holds such values or is \

@@ -5,7 +5,6 @@ use crate::cache::Reused;
 use crate::failure::Failure;
 use crate::setup::Setup;
 use crate::term::{StatusLine, stderr_is_terminal};
-use core::fmt;
 use core::time::Duration;
 use std::time::Instant;
 
@@ -39,9 +38,9 @@ impl Session {
         Ok(reused)
     }
 
-    /// The file that was read last, for a log line.
-    pub fn loaded_file(&self) -> impl fmt::Display {
-        self.cache.last_file()
+    /// Lines about what [`Session::begin`] found.
+    pub fn tell_reused(&self, setup: &Setup, reused: &Reused) {
+        self.cache.tell_reused(setup, reused);
     }
 
     /// Goes on with what is to be saved; whether anything is left to do.
@@ -66,10 +65,7 @@ impl Session {
         if self.flush(setup) {
             return Ok(());
         }
-        let why = self.cache.store().and_then(|store| store.status().paused);
-        let full = "no room within --disk-kv-max-bytes and --disk-kv-max-files";
-        let why = why.map_or(String::from(full), |why| why.to_string());
-        Err(Failure::new(format_args!("--disk-kv-sync: the reply is not safe on the disk: {why}")))
+        Err(self.cache.not_safe())
     }
 
     /// To be called before the program ends: waits until everything is on disk that can be.

@@ -2,7 +2,9 @@
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
 pub mod cache;
+pub mod jobs;
 pub mod life;
+pub mod server;
 
 use flate2::read::GzDecoder;
 use std::ffi::OsStr;
