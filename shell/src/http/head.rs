@@ -216,7 +216,9 @@ fn target_of<'t>(method: &str, target: &'t str, host: &str) -> Result<(String, &
     let mut rest = target;
     if !target.starts_with('/') {
         // As to a proxy: `http://host/path`.
-        let Some((scheme, tail)) = target.split_once("://") else {
+        let parts = target.split_once(':');
+        let Some((scheme, tail)) = parts.and_then(|(scheme, rest)| Some((scheme, rest.strip_prefix("//")?)))
+        else {
             return Err(bad("the request's target is malformed"));
         };
         let (authority, tail) = tail.split_at(tail.find(['/', '?']).unwrap_or(tail.len()));
