@@ -35,7 +35,8 @@ pub fn files(dir: &Path) -> Vec<(PathBuf, u64)> {
     let mut all = Vec::new();
     for entry in std::fs::read_dir(dir).into_iter().flatten() {
         let entry = entry.unwrap();
-        let about = entry.metadata().unwrap();
+        // A temporary file of the writer may have got its name meanwhile.
+        let Ok(about) = entry.metadata() else { continue };
         if about.is_dir() { all.extend(files(&entry.path())) } else { all.push((entry.path(), about.len())) }
     }
     all
