@@ -142,12 +142,12 @@ fn writes_what_fits(file: &[u8], seed: u64, schemas: usize, texts: usize) {
 
 #[test]
 fn what_is_written_fits_small_vocabulary() {
-    writes_what_fits(&small(), 1, 400, 5);
+    writes_what_fits(&small(), 1, 250, 4);
 }
 
 #[test]
 fn what_is_written_fits_bytes() {
-    writes_what_fits(&bytes_only(), 2, 300, 5);
+    writes_what_fits(&bytes_only(), 2, 250, 4);
 }
 
 #[test]
