@@ -315,8 +315,9 @@ fn numbers_end_by_what_follows() {
 #[test]
 fn recursion_ends_at_the_limit() {
     with_kit(&bytes_only(), |kit| {
-        let schema = json!({"$ref": "#/definitions/t", "definitions": {"t": {"type": "object",
-            "properties": {"t": {"anyOf": [{"type": "null"}, {"$ref": "#/definitions/t"}]}}, "required": ["t"]}}});
+        let below = json!({"anyOf": [{"type": "null"}, {"$ref": "#/definitions/t"}]});
+        let object = json!({"type": "object", "properties": {"t": below}, "required": ["t"]});
+        let schema = json!({"$ref": "#/definitions/t", "definitions": {"t": object}});
         let text = |n: usize| format!("{}{{\"t\":null}}{}", "{\"t\":".repeat(n), "}".repeat(n));
         let accepts = |text: String| kit.accepts(&mut kit.constraint(grammar(&schema)), &ids(&text));
         assert!(accepts(text(0)) && accepts(text(63)) && !accepts(text(64)));
