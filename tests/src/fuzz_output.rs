@@ -2,7 +2,7 @@
 //!
 //! It must not know where the bytes come from; the same bytes do the same.
 
-use crate::pieces_vocab::{all_bytes, cut, pieces_vocab};
+use crate::pieces_vocab::{all_bytes, cut, pieces_file};
 use crate::random_model::Rng;
 use crate::vocab::with_tokenizer;
 use kinglet::output::{Output, Piece, Wanted};
@@ -111,7 +111,7 @@ pub fn fuzz_output(data: &[u8]) {
         reasoning: flags & 2 > 0,
         starts_in_reasoning: flags & 6 == 6,
     };
-    with_tokenizer(&pieces_vocab(flags & 8 > 0).to_gguf(), |tokenizer| {
+    with_tokenizer(pieces_file(flags & 8 > 0), |tokenizer| {
         let tokenizer = tokenizer.unwrap();
         let bytes = all_bytes(tokenizer);
         let mut rng = Rng(u64::from(*seed));

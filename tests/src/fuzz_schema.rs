@@ -1,7 +1,7 @@
 //! Fuzz target of constrained decoding: schemas of arbitrary JSON, and texts written under those
 //! that are accepted. It must not know what a schema means.
 
-use crate::pieces_vocab::{all_bytes, pieces_vocab};
+use crate::pieces_vocab::{all_bytes, pieces_file};
 use crate::random_model::Rng;
 use crate::vocab::with_tokenizer;
 use kinglet::constrain::{Constraint, Grammar, TokenTable};
@@ -42,7 +42,7 @@ pub fn fuzz_schema(data: &[u8]) -> bool {
 
 /// Writes tokens that are allowed: something must always be, and a whole text must be right.
 fn write(grammar: Grammar, choices: &[u8], check: &dyn Fn(&str)) {
-    with_tokenizer(&pieces_vocab(false).to_gguf(), |tokenizer| {
+    with_tokenizer(pieces_file(false), |tokenizer| {
         let tokenizer = tokenizer.unwrap();
         let bytes = all_bytes(tokenizer);
         let table = Arc::new(TokenTable::new(tokenizer, bytes.len()));

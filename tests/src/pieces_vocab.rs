@@ -4,6 +4,7 @@
 use crate::random_model::Rng;
 use crate::vocab::{Vocab, alphabet};
 use kinglet_core::token::{MAX_TOKEN_BYTES, Tokenizer};
+use std::sync::OnceLock;
 
 /// Words that tokens are made of.
 const WORDS: [&str; 16] = [
@@ -24,6 +25,12 @@ const WORDS: [&str; 16] = [
     "stop it",
     "END.\n\n",
 ];
+
+/// The file of [`pieces_vocab`], made once.
+pub fn pieces_file(special: bool) -> &'static [u8] {
+    static FILES: [OnceLock<Vec<u8>>; 2] = [OnceLock::new(), OnceLock::new()];
+    FILES[usize::from(special)].get_or_init(|| pieces_vocab(special).to_gguf())
+}
 
 /// The vocabulary; the tags are control tokens if `special`, else added as text, as Qwen has them.
 pub fn pieces_vocab(special: bool) -> Vocab {

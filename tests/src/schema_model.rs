@@ -1,4 +1,4 @@
-//! JSON schemas from a seed, documents of them, and the judgement whether a document fits, in the plainest way.
+//! JSON schemas from a seed, documents of them, and whether a document fits, in the plainest way.
 //!
 //! It must not know how texts are constrained.
 
@@ -75,7 +75,8 @@ fn part(rng: &mut Rng, depth: usize) -> Value {
         10 => json!({"allOf": [part(rng, depth - 1)], "description": "one"}),
         11 => {
             let (least, more) = (below(rng, 3), below(rng, 3));
-            json!({"type": "array", "items": part(rng, depth - 1), "minItems": least, "maxItems": least + more})
+            let items = part(rng, depth - 1);
+            json!({"type": "array", "items": items, "minItems": least, "maxItems": least + more})
         }
         12 => json!({}),
         _ => object(rng, depth),

@@ -6,7 +6,7 @@ use kinglet_tests::random_model::Rng;
 #[test]
 fn random_texts() {
     let mut rng = Rng(11);
-    for round in 0..6000 {
+    for round in 0..4000 {
         let len = rng.number() % 40;
         // Mostly parts that mean something; few of them make long repetitions.
         let some = [32, 32, 8, 256][round % 4];
@@ -19,7 +19,7 @@ fn random_texts() {
 #[test]
 fn no_input_and_one_byte() {
     fuzz_output(&[]);
-    for flags in 0..=255 {
+    for flags in (0..=255).step_by(15) {
         (0..=255).for_each(|byte| fuzz_output(&[flags, 0, byte]));
     }
 }

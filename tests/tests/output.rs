@@ -3,13 +3,13 @@
 use kinglet::output::{Output, Piece, Wanted};
 use kinglet_core::token::Tokenizer;
 use kinglet_tests::fuzz_output::{Joined, join, joined};
-use kinglet_tests::pieces_vocab::{all_bytes, cut, pieces_vocab};
+use kinglet_tests::pieces_vocab::{all_bytes, cut, pieces_file};
 use kinglet_tests::random_model::Rng;
 use kinglet_tests::vocab::with_tokenizer;
 
 fn with(f: impl Fn(&Tokenizer<'_>, &[Vec<u8>])) {
     for special in [false, true] {
-        with_tokenizer(&pieces_vocab(special).to_gguf(), |tokenizer| {
+        with_tokenizer(pieces_file(special), |tokenizer| {
             let tokenizer = tokenizer.unwrap();
             f(tokenizer, &all_bytes(tokenizer));
         });
@@ -127,7 +127,7 @@ fn calls() {
 #[test]
 fn without_tools_tags_are_text() {
     let reply = "<tool_call>\n{}\n</tool_call>";
-    with_tokenizer(&pieces_vocab(false).to_gguf(), |tokenizer| {
+    with_tokenizer(pieces_file(false), |tokenizer| {
         let tokenizer = tokenizer.unwrap();
         let ids = cut(&all_bytes(tokenizer), reply.as_bytes(), &mut Rng(3));
         assert_eq!(joined(tokenizer, &Wanted::default(), &ids).pieces, [text(reply)]);
@@ -254,7 +254,7 @@ fn arguments_come_in_parts() {
 /// Special tokens show nothing; characters that are cut show whole or as U+FFFD.
 #[test]
 fn special_tokens_and_broken_characters() {
-    with_tokenizer(&pieces_vocab(true).to_gguf(), |tokenizer| {
+    with_tokenizer(pieces_file(true), |tokenizer| {
         let tokenizer = tokenizer.unwrap();
         let end = tokenizer.eos();
         let ids = [0x61, end, 0xC3, end, 0xA9, 0xF0, 0x9F];

@@ -22,18 +22,20 @@
 //!
 //! Must not know models, requests or what logits mean.
 
+mod builder;
 mod mask;
 mod node;
 mod schema;
 mod stacks;
+mod steps;
 mod table;
 
 pub use mask::Constraint;
 pub use table::TokenTable;
 
+use builder::Builder;
 use core::fmt;
 use node::{Node, Object};
-use schema::Builder;
 use serde_json::Value;
 
 /// Begins a call of a tool.

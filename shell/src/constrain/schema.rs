@@ -1,15 +1,11 @@
-//! From a JSON schema to nodes. Must not know texts or tokens.
-//!
-//! Nothing recurses: schemas inside others wait in a list, so that no schema can exhaust the stack.
+//! What the keywords of a JSON schema mean, as nodes. Must not know texts or tokens.
 
-use super::node::{self, ANY, ANY_OBJECT, Array, ENDLESS, MAX_STATES, Node, Object, Text};
-use super::{Grammar, SchemaError};
+use super::SchemaError;
+use super::builder::Builder;
+use super::builder::Step::{self, Index, Name};
+use super::node::{ANY, Array, MAX_STATES, Node, Object, Text};
 use serde_json::{Map, Value};
 
-/// Most nodes, names and alternatives together; a long name counts as several.
-const MOST_PARTS: usize = 8192;
-/// Longest name of a property or alternative of an `enum`, in bytes as JSON writes it.
-const LONGEST_TEXT: usize = 4096;
 /// Most digits of a whole number are 19.
 const MOST_SIZE: u64 = 9_999_999_999_999_999_999;
 
@@ -50,7 +46,6 @@ const KEYWORDS: [(&str, u8); 12] = [
 
 const NOT_SUPPORTED: &str = "is not supported";
 const WRONG_SCHEMA: &str = "a schema is an object or a boolean";
-const TOO_LARGE: &str = "the schema is too large";
 const NOTHING_FITS: &str = "nothing fits this";
 const COUNT: &str = "must be a whole number, 0 or more";
 
@@ -61,156 +56,9 @@ impl Object {
     }
 }
 
-/// A step of a JSON pointer.
-#[derive(Clone, Copy)]
-pub(super) enum Step<'s> {
-    Name(&'s str),
-    Index(usize),
-    /// From the root of a schema: a whole pointer.
-    From(&'s str),
-}
-
-use Step::{Index, Name};
-
-/// Where a node's schema stands: steps from another node's.
-#[derive(Clone, Copy, Default)]
-struct Place<'s> {
-    parent: Option<u32>,
-    steps: [Option<Step<'s>>; 2],
-}
-
-/// Makes nodes of schemas.
-pub(super) struct Builder<'s> {
-    root: &'s Value,
-    nodes: Vec<Node>,
-    places: Vec<Place<'s>>,
-    /// Nodes that are not made yet.
-    todo: Vec<(u32, &'s Value)>,
-    /// Pointers of references and their nodes.
-    references: Vec<(&'s str, u32)>,
-    parts: usize,
-    /// The node of the whole schema.
-    top: u32,
-    /// The node that is being made.
-    at: u32,
-}
-
 impl<'s> Builder<'s> {
-    pub(super) fn new() -> Builder<'s> {
-        let nodes = node::any();
-        let places = vec![Place::default(); nodes.len()];
-        let (todo, references) = (Vec::new(), Vec::new());
-        Builder { root: &Value::Null, nodes, places, todo, references, parts: 0, top: ANY, at: ANY }
-    }
-
-    /// The node of a whole schema, that of tool `tool` if there is one.
-    pub(super) fn schema(&mut self, schema: &'s Value, tool: Option<usize>) -> Result<u32, SchemaError> {
-        self.root = schema;
-        self.references.clear();
-        let root = self.add(Node::Choice(Vec::new()), &[]);
-        self.places[root as usize] = Place { parent: None, steps: [tool.map(Index), None] };
-        self.top = root;
-        self.references.push(("", root));
-        self.todo.push((root, schema));
-        while let Some((id, schema)) = self.todo.pop() {
-            self.at = id;
-            let node = self.node(schema)?;
-            self.nodes[id as usize] = node;
-            if self.parts + self.nodes.len() > MOST_PARTS {
-                return Err(self.error(&[], TOO_LARGE));
-            }
-        }
-        Ok(root)
-    }
-
-    /// The grammar, once all nodes are made; ends the builder.
-    pub(super) fn finish(&mut self, root: u32) -> Result<Grammar, SchemaError> {
-        let heights = match node::finish(&mut self.nodes) {
-            Ok(heights) => heights,
-            Err(id) => {
-                self.at = id;
-                return Err(self.error(&[], "there are too many alternatives"));
-            }
-        };
-        if heights.get(root as usize) == Some(&ENDLESS) {
-            self.at = root;
-            return Err(self.error(&[], "no document of at most 64 levels fits this"));
-        }
-        Ok(Grammar { nodes: core::mem::take(&mut self.nodes), heights, root, lazy: false, one_call: false })
-    }
-
-    /// The grammar of calls of tools.
-    pub(super) fn calls(
-        &mut self,
-        heads: Vec<Text>,
-        arguments: Vec<u32>,
-        lazy: bool,
-        one_call: bool,
-    ) -> Result<Grammar, SchemaError> {
-        if heads.is_empty() {
-            self.at = ANY;
-            return Err(self.error(&[], "there are no tools"));
-        }
-        if self.parts + heads.iter().map(|head| cost(head)).sum::<usize>() > MOST_PARTS {
-            return Err(self.error(&[], TOO_LARGE));
-        }
-        let root = self.add(Node::Calls { heads, arguments: arguments.clone() }, &[]);
-        let mut grammar = self.finish(root)?;
-        for id in arguments {
-            self.at = id;
-            if grammar.heights[id as usize] == ENDLESS {
-                return Err(self.error(&[], "no arguments of at most 64 levels fit this"));
-            }
-            let leaves = match &grammar.nodes[id as usize] {
-                Node::Choice(leaves) => &leaves[..],
-                _ => core::slice::from_ref(&id),
-            };
-            let is_object = |id: &u32| matches!(grammar.nodes[*id as usize], Node::Object(_));
-            if leaves.contains(&ANY_OBJECT) {
-                // Any value: any object.
-                grammar.nodes[id as usize] = Node::Choice(vec![ANY_OBJECT]);
-                grammar.heights[id as usize] = 1;
-            } else if !leaves.iter().all(is_object) {
-                return Err(self.error(&[], "arguments are an object"));
-            }
-        }
-        (grammar.lazy, grammar.one_call) = (lazy, one_call);
-        Ok(grammar)
-    }
-
-    /// Adds a node whose schema stands at `steps` from that of the node being made.
-    pub(super) fn add(&mut self, node: Node, steps: &[Step<'s>]) -> u32 {
-        let steps = [steps.first().copied(), steps.get(1).copied()];
-        self.places.push(Place { parent: Some(self.at), steps });
-        self.nodes.push(node);
-        self.nodes.len() as u32 - 1
-    }
-
-    /// A node to be made of `schema`.
-    fn child(&mut self, schema: &'s Value, steps: &[Step<'s>]) -> u32 {
-        if matches!(schema, Value::Bool(true)) {
-            return ANY;
-        }
-        let id = self.add(Node::Choice(Vec::new()), steps);
-        self.todo.push((id, schema));
-        id
-    }
-
-    fn error(&self, steps: &[Step<'s>], what: &'static str) -> SchemaError {
-        let mut all: Vec<Step<'s>> = steps.iter().rev().copied().collect();
-        let mut at = Some(self.at);
-        while let Some(place) = at.and_then(|id| self.places.get(id as usize)) {
-            all.extend(place.steps.iter().rev().flatten());
-            at = place.parent;
-        }
-        let mut path = String::new();
-        for each in all.iter().rev() {
-            path = step(&mut path, each);
-        }
-        SchemaError { path, what }
-    }
-
-    fn node(&mut self, schema: &'s Value) -> Result<Node, SchemaError> {
+    /// The node of a schema.
+    pub(super) fn node(&mut self, schema: &'s Value) -> Result<Node, SchemaError> {
         let map = match schema {
             Value::Bool(true) => return Ok(Node::Choice(vec![ANY])),
             Value::Bool(false) => return Ok(Node::Literals(Vec::new())),
@@ -235,7 +83,7 @@ impl<'s> Builder<'s> {
                 let is_beside = keyword.is_some() || key == "type" || WHOLE.contains(&key.as_str());
                 let what =
                     if is_beside { "is not supported beside what else is here" } else { NOT_SUPPORTED };
-                return Err(self.error(&[Name(key)], what));
+                return Err(self.wrong(key, what));
             }
         }
         if let Some((key, value)) = whole {
@@ -267,10 +115,10 @@ impl<'s> Builder<'s> {
         let mut types = 0;
         for name in list {
             let known = TYPES.iter().position(|known| name.as_str() == Some(known));
-            let fail = || self.error(&[Name("type")], "is no type of JSON schema");
+            let fail = || self.wrong("type", "is no type of JSON schema");
             types |= 1 << known.ok_or_else(fail)?;
         }
-        if types == 0 { Err(self.error(&[Name("type")], NOTHING_FITS)) } else { Ok(Some(types)) }
+        if types == 0 { Err(self.wrong("type", NOTHING_FITS)) } else { Ok(Some(types)) }
     }
 
     /// A schema that is one of [`WHOLE`].
@@ -282,10 +130,10 @@ impl<'s> Builder<'s> {
         match key {
             "$ref" => self.reference(value).map(|id| Node::Choice(vec![id])),
             "const" => self.literals(core::slice::from_ref(value), key, types),
-            _ if list.is_empty() => Err(self.error(&[Name(key)], "must be a list that is not empty")),
+            _ if list.is_empty() => Err(self.wrong(key, "must be a list that is not empty")),
             "enum" => self.literals(list, key, types),
-            "allOf" if list.len() > 1 => Err(self.error(&[Name(key)], "of more than one is not supported")),
-            _ if list.len() > MAX_STATES => Err(self.error(&[Name(key)], "has too many alternatives")),
+            "allOf" if list.len() > 1 => Err(self.wrong(key, "of more than one is not supported")),
+            _ if list.len() > MAX_STATES => Err(self.wrong(key, "has too many alternatives")),
             _ => {
                 let one = |(i, schema)| self.child(schema, &[Name(key), Index(i)]);
                 Ok(Node::Choice(list.iter().enumerate().map(one).collect()))
@@ -297,16 +145,9 @@ impl<'s> Builder<'s> {
         let pointer = value.as_str().and_then(|text| text.strip_prefix('#'));
         let target = pointer.and_then(|pointer| Some((pointer, self.root.pointer(pointer)?)));
         let Some((pointer, schema)) = target else {
-            return Err(self.error(&[Name("$ref")], "does not lead to a place in this schema"));
+            return Err(self.wrong("$ref", "does not lead to a place in this schema"));
         };
-        if let Some((_, id)) = self.references.iter().find(|(known, _)| *known == pointer) {
-            return Ok(*id);
-        }
-        let id = self.add(Node::Choice(Vec::new()), &[Step::From(pointer)]);
-        self.places[id as usize].parent = Some(self.top);
-        self.todo.push((id, schema));
-        self.references.push((pointer, id));
-        Ok(id)
+        Ok(self.refer(pointer, schema))
     }
 
     fn literals(&mut self, values: &[Value], key: &'s str, types: u8) -> Result<Node, SchemaError> {
@@ -331,15 +172,7 @@ impl<'s> Builder<'s> {
                 texts.insert(place, text);
             }
         }
-        if texts.is_empty() { Err(self.error(&[Name(key)], NOTHING_FITS)) } else { Ok(Node::Literals(texts)) }
-    }
-
-    fn spend(&mut self, text: &[u8], steps: &[Step<'s>]) -> Result<(), SchemaError> {
-        self.parts += cost(text);
-        if text.len() > LONGEST_TEXT {
-            return Err(self.error(steps, "is too long"));
-        }
-        if self.parts > MOST_PARTS { Err(self.error(steps, TOO_LARGE)) } else { Ok(()) }
+        if texts.is_empty() { Err(self.wrong(key, NOTHING_FITS)) } else { Ok(Node::Literals(texts)) }
     }
 
     /// The node of one of [`TYPES`].
@@ -370,11 +203,11 @@ impl<'s> Builder<'s> {
             Some(value) => match value.as_u64() {
                 // The largest stands for "any number".
                 Some(count) => Ok(count.min(u64::from(u32::MAX)) as u32),
-                None => Err(self.error(&[Name(key)], COUNT)),
+                None => Err(self.wrong(key, COUNT)),
             },
         };
         let (low, high) = (count(least, 0)?, count(most, u32::MAX)?);
-        if low > high { Err(self.error(&[Name(least)], NOTHING_FITS)) } else { Ok((low, high)) }
+        if low > high { Err(self.wrong(least, NOTHING_FITS)) } else { Ok((low, high)) }
     }
 
     fn integer(&self, map: &'s Map<String, Value>) -> Result<Node, SchemaError> {
@@ -382,7 +215,7 @@ impl<'s> Builder<'s> {
             None => Ok(None),
             Some(value) => match value.as_i64() {
                 Some(limit) => Ok(Some(i128::from(limit))),
-                None => Err(self.error(&[Name(key)], "must be a whole number of 64 bits")),
+                None => Err(self.wrong(key, "must be a whole number of 64 bits")),
             },
         };
         let larger = limit("exclusiveMinimum")?.map(|limit| limit + 1);
@@ -401,15 +234,13 @@ impl<'s> Builder<'s> {
     fn number(&self, map: &'s Map<String, Value>) -> Result<Node, SchemaError> {
         for key in ["maximum", "exclusiveMinimum", "exclusiveMaximum"] {
             if map.contains_key(key) {
-                return Err(self.error(&[Name(key)], "is supported for whole numbers only"));
+                return Err(self.wrong(key, "is supported for whole numbers only"));
             }
         }
         match map.get("minimum") {
             None => Ok(Node::Number { minus: true }),
             Some(limit) if limit.as_i64() == Some(0) => Ok(Node::Number { minus: false }),
-            Some(_) => {
-                Err(self.error(&[Name("minimum")], "other than 0 is supported for whole numbers only"))
-            }
+            Some(_) => Err(self.wrong("minimum", "other than 0 is supported for whole numbers only")),
         }
     }
 
@@ -417,7 +248,7 @@ impl<'s> Builder<'s> {
         let properties = match map.get("properties") {
             None => None,
             Some(Value::Object(properties)) => Some(properties),
-            Some(_) => return Err(self.error(&[Name("properties")], "must be an object")),
+            Some(_) => return Err(self.wrong("properties", "must be an object")),
         };
         let more = match map.get("additionalProperties") {
             None if map.contains_key("properties") => None,
@@ -437,7 +268,7 @@ impl<'s> Builder<'s> {
         let required = match map.get("required") {
             None => &[],
             Some(Value::Array(list)) => &list[..],
-            Some(_) => return Err(self.error(&[Name("required")], "must be a list of names")),
+            Some(_) => return Err(self.wrong("required", "must be a list of names")),
         };
         let mut is_needed = vec![false; names.len()];
         for (i, name) in required.iter().enumerate() {
@@ -479,24 +310,4 @@ impl<'s> Builder<'s> {
         object.values.push(value);
         Ok(())
     }
-}
-
-fn cost(text: &[u8]) -> usize {
-    1 + text.len() / 64
-}
-
-/// A pointer with one more step.
-fn step(path: &mut String, step: &Step<'_>) -> String {
-    match step {
-        Step::From(pointer) => path.push_str(pointer),
-        Step::Index(i) => {
-            path.push('/');
-            path.push_str(&i.to_string());
-        }
-        Step::Name(name) => {
-            path.push('/');
-            path.push_str(&name.replace('~', "~0").replace('/', "~1"));
-        }
-    }
-    core::mem::take(path)
 }

@@ -15,12 +15,16 @@
 //! Must not know requests, replies or how tokens are chosen.
 
 mod arguments;
+mod pieces;
 mod search;
+
+pub use pieces::Piece;
 
 use crate::constrain::{CALL, CALL_END};
 use crate::failure::Failure;
 use arguments::{Head, Progress, Scanner};
 use kinglet_core::token::{StreamDecoder, Tokenizer};
+use pieces::{Kind, put};
 use search::Pattern;
 
 const THINK: &str = "<think>";
@@ -29,29 +33,6 @@ const THINK_END: &str = "</think>";
 const MOST_SPACE: usize = 16;
 /// The patterns that begin a call: with the line end that templates put before it, and without.
 const CALL_PATTERNS: [&str; 2] = ["\n<tool_call>", CALL];
-
-/// A part of a reply.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Piece {
-    /// Text of the answer.
-    Text(String),
-    /// Text of the reasoning.
-    Reasoning(String),
-    /// A call begins.
-    ToolCall {
-        /// Counts from 0.
-        index: usize,
-        /// Name of the tool.
-        name: String,
-    },
-    /// More of the arguments of a call.
-    Arguments {
-        /// Which one.
-        index: usize,
-        /// JSON, to be joined.
-        part: String,
-    },
-}
 
 /// What is looked for in a reply.
 #[derive(Clone, Copy, Debug, Default)]
@@ -405,29 +386,5 @@ impl<'v> Output<'v> {
                 self.text(part, false, pieces);
             }
         }
-    }
-}
-
-/// What text is.
-#[derive(Clone, Copy)]
-enum Kind {
-    Text,
-    Reasoning,
-    Arguments(usize),
-}
-
-/// Adds text to the pieces, to the last of them if that is of the same kind.
-fn put(pieces: &mut Vec<Piece>, kind: Kind, text: &str) {
-    if text.is_empty() {
-        return;
-    }
-    match (kind, pieces.last_mut()) {
-        (Kind::Text, Some(Piece::Text(last))) | (Kind::Reasoning, Some(Piece::Reasoning(last))) => {
-            last.push_str(text);
-        }
-        (Kind::Arguments(at), Some(Piece::Arguments { index, part })) if *index == at => part.push_str(text),
-        (Kind::Text, _) => pieces.push(Piece::Text(text.into())),
-        (Kind::Reasoning, _) => pieces.push(Piece::Reasoning(text.into())),
-        (Kind::Arguments(index), _) => pieces.push(Piece::Arguments { index, part: text.into() }),
     }
 }
