@@ -11,6 +11,7 @@ pub mod error;
 pub mod fields;
 pub mod generate;
 pub mod json;
+pub mod log;
 pub mod message_reply;
 pub mod outcome;
 pub mod picker;
@@ -24,13 +25,14 @@ pub mod talk;
 pub mod text_reply;
 
 use crate::http::{Reply, Request, Service};
-use crate::term;
+use crate::page;
 use auth::{Caller, Keys, own_pages_only};
 use client::{Answer, Client};
 use core::sync::atomic::{AtomicBool, Ordering};
 use error::{ApiError, Manner};
 use generate::Kind;
-use records::{Record, Records};
+use log::{Log, Told};
+use records::Records;
 use serde_json::Value;
 use served::Served;
 use std::sync::OnceLock;
@@ -60,23 +62,22 @@ pub struct Api {
     options: Options,
     served: OnceLock<Served>,
     records: Records,
+    log: Log,
     start: Instant,
     shutdown: AtomicBool,
-}
-
-/// What a request came to, for the log.
-#[derive(Default)]
-struct Told {
-    record: Option<Record>,
-    /// The prompt's text, if it is to be logged.
-    prompt: Option<String>,
 }
 
 impl Api {
     /// Without a model: all but its health is "not yet".
     pub fn new(options: Options) -> Api {
-        let (served, records) = (OnceLock::new(), Records::default());
-        Api { options, served, records, start: Instant::now(), shutdown: AtomicBool::new(false) }
+        Api {
+            options,
+            served: OnceLock::new(),
+            records: Records::default(),
+            log: Log::default(),
+            start: Instant::now(),
+            shutdown: AtomicBool::new(false),
+        }
     }
 
     /// From now on it answers with this model.
@@ -129,11 +130,14 @@ impl Api {
         let method = if request.method == "HEAD" { "GET" } else { request.method.as_str() };
         let body = || parse(&request.body);
         let kind = match (method, path) {
-            ("GET", "/") => return self.page(request).map(Some),
+            ("GET", "/") => return Ok(Some(self.page(request))),
             ("GET", "/health" | "/v1/health") => return self.health().map(|body| Some(Answer::json(body))),
             ("GET", "/metrics") => {
                 let text = status::metrics(self.served.get(), &self.records, self.start.elapsed());
                 return Ok(Some(Answer::text("text/plain; version=0.0.4; charset=utf-8", text)));
+            }
+            ("GET", "/admin/api/log") => {
+                return Ok(Some(Answer::text("text/plain; charset=utf-8", self.log.text())));
             }
             ("POST", "/admin/api/shutdown") => {
                 self.shutdown.store(true, Ordering::Relaxed);
@@ -161,7 +165,7 @@ impl Api {
         body: &dyn Fn() -> Result<Value, ApiError>,
     ) -> Result<String, ApiError> {
         let known = match path {
-            "/v1/models" | "/models" | "/props" | "/admin/api/status" => "GET",
+            "/v1/models" | "/models" | "/props" | "/admin/api/status" | "/admin/api/log" => "GET",
             path if path.starts_with("/v1/models/") => "GET",
             "/tokenize" | "/detokenize" | "/apply-template" | "/v1/messages/count_tokens" => "POST",
             "/admin/api/kv/clear" | "/admin/api/shutdown" => "POST",
@@ -198,8 +202,28 @@ impl Api {
     }
 
     /// The page for people.
-    fn page(&self, _request: &Request) -> Result<Answer, ApiError> {
-        Err(ApiError::new(404, "there is no page here; the API is under /v1"))
+    fn page(&self, request: &Request) -> Answer {
+        let (bytes, etag) = page::html();
+        let known = request.headers.get("if-none-match");
+        let mut answer = Answer::text("text/html; charset=utf-8", String::new());
+        if known.is_some_and(|known| known.split(',').any(|one| one.trim().trim_start_matches("W/") == etag))
+        {
+            answer.status = 304;
+        } else {
+            answer.body = bytes.to_vec();
+            // All browsers take it, and there is no other copy.
+            answer.headers.push(("Content-Encoding", String::from("gzip")));
+        }
+        let fixed = [
+            ("ETag", etag),
+            // A browser asks each time, so that an update of the program is seen at once.
+            ("Cache-Control", "no-cache"),
+            ("Content-Security-Policy", page::csp()),
+            ("X-Content-Type-Options", "nosniff"),
+            ("Referrer-Policy", "no-referrer"),
+        ];
+        answer.headers.extend(fixed.map(|(name, value)| (name, String::from(value))));
+        answer
     }
 
     /// What browsers ask before they let a page of another site ask.
@@ -215,30 +239,6 @@ impl Api {
             answer.headers.push(("Access-Control-Max-Age", String::from("3600")));
         }
         answer
-    }
-
-    /// One line for each request, without anything that its client wrote but the path.
-    fn log(&self, request: &Request, status: u16, told: &Told) {
-        if self.options.quiet {
-            return;
-        }
-        let path: String = request.path.chars().take(100).collect();
-        let (peer, method, path) = (&request.peer, &request.method, path.escape_debug());
-        match &told.record {
-            Some(record) => {
-                let (usage, ms) = (&record.usage, record.time.as_millis());
-                let (prompt, cached, source) = (usage.prompt, usage.cached, usage.source());
-                let (reply, finish) = (usage.decoded, record.finish);
-                term::note(format_args!(
-                    "{peer} {method} {path} {status} {ms} ms: prompt {prompt}, cached {cached} ({source}), \
-                     reply {reply}, {finish}"
-                ));
-            }
-            None => term::note(format_args!("{peer} {method} {path} {status}")),
-        }
-        if let Some(prompt) = &told.prompt {
-            term::note(format_args!("prompt: {}", prompt.escape_debug()));
-        }
     }
 }
 
@@ -263,7 +263,7 @@ impl Service for Api {
         if let Some(record) = &mut told.record {
             record.status = status;
         }
-        self.log(request, status, &told);
+        self.log.add(request, status, &told, self.options.quiet);
         self.records.add(status, told.record);
     }
 
