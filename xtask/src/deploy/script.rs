@@ -16,14 +16,17 @@ pub struct Script {
     pub seconds: Option<u64>,
 }
 
-/// `$1` the folder of kinglet. Says what the remote is as `name=value` lines.
+/// `$1` the folder of kinglet, `$2` the unit's file, `$3` that of the service's flags. Says what the remote
+/// is as `name=value` lines.
 pub const PROBE: Script = Script {
     what: "look at the remote",
     text: r#"set -eu
 echo "machine=$(uname -m)"
-for tool in sha256sum systemctl; do
+for tool in sha256sum systemctl curl wget bash; do
   if command -v "$tool" >/dev/null; then echo "$tool=yes"; fi
 done
+if [ -e "$3" ]; then echo conf=yes; fi
+if [ -r "$2" ]; then sed -n 's/^ExecStart=.* -m \([^ ]*\)$/model=\1/p' "$2"; fi
 dir=$1
 while [ ! -d "$dir" ]; do dir=$(dirname "$dir"); done
 df -Pk "$dir" | { read -r heading; read -r device blocks used free rest; echo "free_kib=$free"; }"#,
@@ -56,7 +59,7 @@ sha256sum < "$1""#,
 
 /// Writes `$2` to the file `$1`.
 pub const WRITE: Script = Script {
-    what: "write the unit under a temporary name",
+    what: "write under a temporary name",
     text: r#"set -eu
 umask 022
 printf '%s' "$2" > "$1"
@@ -166,6 +169,55 @@ exit "$failed""#,
     seconds: Some(330),
 };
 
+/// Asks the service for its health until it answers that all is well, `$2` times at most, a second apart.
+/// `$1` is the file of its flags, which say where it listens. Says the address and the answer.
+pub const HEALTH: Script = Script {
+    what: "ask the service",
+    text: r#"set -u
+flag() { sed -n "s/^[[:space:]]*$1[[:space:]]*=[[:space:]]*//p" "$conf" | sed 's/[[:space:]]*$//' | tail -n 1; }
+conf=$1
+host=$(flag host) port=$(flag port) unix=$(flag unix)
+case $host in ''|localhost|0.0.0.0) host=127.0.0.1 ;; ::) host=::1 ;; esac
+port=${port:-8080}
+case $host in *:*) url="http://[$host]:$port/health" ;; *) url=http://$host:$port/health ;; esac
+if [ -n "$unix" ]; then url=$unix; fi
+unset http_proxy HTTP_PROXY all_proxy ALL_PROXY
+ask() {
+  if [ -n "$unix" ]; then curl -sS -m 5 --unix-socket "$unix" http://localhost/health
+  elif command -v curl >/dev/null; then curl -sS -g -m 5 "$url"
+  elif command -v wget >/dev/null; then wget -q -T 5 -t 1 -O - "$url"
+  else timeout 5 bash -c 'exec 3<>"/dev/tcp/$1/$2" || exit
+    printf "GET /health HTTP/1.1
+Host: localhost
+Connection: close
+
+" >&3
+    cat <&3' bash "$host" "$port"
+  fi
+}
+tries=$2
+while :; do
+  answer=$(ask 2>&1)
+  case $answer in *'"status":"ok"'*) break ;; esac
+  tries=$((tries - 1))
+  if [ "$tries" -le 0 ]; then echo "no health at $url: $answer" >&2; exit 1; fi
+  sleep 1
+done
+echo "$url"
+printf '%s
+' "$answer" | tail -n 1"#,
+    changes: false,
+    seconds: Some(240),
+};
+
+/// What the unit `$1` said last, for whoever looks for the fault. Not everybody may read it.
+pub const LAST_WORDS: Script = Script {
+    what: "ask for the unit's last words",
+    text: r#"systemctl status --no-pager --full --lines=20 "$1" >&2 || :"#,
+    changes: true,
+    seconds: Some(30),
+};
+
 /// Runs `$1` with the words that follow.
 pub const RUN: Script =
     Script { what: "check the health", text: r#"exec "$@""#, changes: false, seconds: Some(300) };
@@ -173,7 +225,7 @@ pub const RUN: Script =
 /// What systemd says of the unit `$1`.
 pub const STATUS: Script = Script {
     what: "ask for the status",
-    text: r#"systemctl show --property=ActiveState,SubState,Result "$1""#,
+    text: r#"systemctl show --property=ActiveState,SubState,Result,StatusText "$1""#,
     changes: false,
     seconds: Some(30),
 };
@@ -258,7 +310,14 @@ mod tests {
 
     #[test]
     fn the_probe_finds_the_next_folder_that_is_there() {
-        let (code, said) = shell(&line(&PROBE, &["/no/such/folder"], false));
+        let (dir, file) = (folder("probe"), |name: &str| folder("probe").join(name).display().to_string());
+        let unit = "[Service]\nExecStart=qemu /k serve --config /c -m /opt/kinglet/models/a.gguf\nType=notify\n";
+        fs::write(dir.join("unit"), unit).unwrap();
+        let ask = |conf: &str| shell(&line(&PROBE, &["/no/such/folder", &file("unit"), &file(conf)], false));
+        let (code, said) = ask("unit");
+        assert!(said.contains("conf=yes\nmodel=/opt/kinglet/models/a.gguf\n"), "{said}");
+        assert!(!ask("no-conf").1.contains("conf"));
+        fs::remove_dir_all(&dir).unwrap();
         assert_eq!(code, Some(0));
         let free = said.lines().find_map(|l| l.strip_prefix("free_kib=")).unwrap();
         assert!(free.parse::<u64>().is_ok(), "{said}");
