@@ -174,8 +174,10 @@ exit "$failed""#,
 pub const HEALTH: Script = Script {
     what: "ask the service",
     text: r#"set -u
-flag() { sed -n "s/^[[:space:]]*$1[[:space:]]*=[[:space:]]*//p" "$conf" | sed 's/[[:space:]]*$//' | tail -n 1; }
 conf=$1
+flag() {
+  sed -n "s/^[[:space:]]*$1[[:space:]]*=[[:space:]]*//p" "$conf" | sed 's/[[:space:]]*$//' | tail -n 1
+}
 host=$(flag host) port=$(flag port) unix=$(flag unix)
 case $host in ''|localhost|0.0.0.0) host=127.0.0.1 ;; ::) host=::1 ;; esac
 port=${port:-8080}
@@ -311,7 +313,8 @@ mod tests {
     #[test]
     fn the_probe_finds_the_next_folder_that_is_there() {
         let (dir, file) = (folder("probe"), |name: &str| folder("probe").join(name).display().to_string());
-        let unit = "[Service]\nExecStart=qemu /k serve --config /c -m /opt/kinglet/models/a.gguf\nType=notify\n";
+        let unit =
+            "[Service]\nExecStart=qemu /k serve --config /c -m /opt/kinglet/models/a.gguf\nType=notify\n";
         fs::write(dir.join("unit"), unit).unwrap();
         let ask = |conf: &str| shell(&line(&PROBE, &["/no/such/folder", &file("unit"), &file(conf)], false));
         let (code, said) = ask("unit");
