@@ -4,6 +4,7 @@
 //! and checked, and the service is started. Until that, nothing that runs on the remote is touched; after it,
 //! a failure brings back what was there before. The remote needs nothing but sh and the usual commands.
 
+mod ask;
 pub mod check;
 mod conf;
 mod ending;
@@ -279,7 +280,7 @@ impl Deploy<'_> {
 
     /// Where the service answers, and what.
     fn ask(&self, layout: &Layout) -> Outcome<Option<String>> {
-        let said = self.remote.run(&script::HEALTH, &[&layout.conf, TRIES])?;
+        let said = self.remote.run(&ask::HEALTH, &[&layout.conf, TRIES])?;
         Ok(said.map(|said| said.lines().collect::<Vec<_>>().join(" ")))
     }
 }

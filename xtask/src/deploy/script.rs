@@ -169,49 +169,6 @@ exit "$failed""#,
     seconds: Some(330),
 };
 
-/// Asks the service for its health until it answers that all is well, `$2` times at most, a second apart.
-/// `$1` is the file of its flags, which say where it listens. Says the address and the answer.
-pub const HEALTH: Script = Script {
-    what: "ask the service",
-    text: r#"set -u
-conf=$1
-flag() {
-  sed -n "s/^[[:space:]]*$1[[:space:]]*=[[:space:]]*//p" "$conf" | sed 's/[[:space:]]*$//' | tail -n 1
-}
-host=$(flag host) port=$(flag port) unix=$(flag unix)
-case $host in ''|localhost|0.0.0.0) host=127.0.0.1 ;; ::) host=::1 ;; esac
-port=${port:-8080}
-case $host in *:*) url="http://[$host]:$port/health" ;; *) url=http://$host:$port/health ;; esac
-if [ -n "$unix" ]; then url=$unix; fi
-unset http_proxy HTTP_PROXY all_proxy ALL_PROXY
-ask() {
-  if [ -n "$unix" ]; then curl -sS -m 5 --unix-socket "$unix" http://localhost/health
-  elif command -v curl >/dev/null; then curl -sS -g -m 5 "$url"
-  elif command -v wget >/dev/null; then wget -q -T 5 -t 1 -O - "$url"
-  else timeout 5 bash -c 'exec 3<>"/dev/tcp/$1/$2" || exit
-    printf "GET /health HTTP/1.1
-Host: localhost
-Connection: close
-
-" >&3
-    cat <&3' bash "$host" "$port"
-  fi
-}
-tries=$2
-while :; do
-  answer=$(ask 2>&1)
-  case $answer in *'"status":"ok"'*) break ;; esac
-  tries=$((tries - 1))
-  if [ "$tries" -le 0 ]; then echo "no health at $url: $answer" >&2; exit 1; fi
-  sleep 1
-done
-echo "$url"
-printf '%s
-' "$answer" | tail -n 1"#,
-    changes: false,
-    seconds: Some(240),
-};
-
 /// What the unit `$1` said last, for whoever looks for the fault. Not everybody may read it.
 pub const LAST_WORDS: Script = Script {
     what: "ask for the unit's last words",
