@@ -133,8 +133,8 @@ systemctl enable --quiet "$1"
 systemctl reset-failed "$1" 2>/dev/null || :
 systemctl restart "$1""#,
     changes: true,
-    // The unit's own limit is shorter.
-    seconds: Some(330),
+    // The unit's own limits, to stop and to start, are shorter.
+    seconds: Some(420),
 };
 
 /// Brings back what `KEEP` kept of the files `$3`, `$4`, ... and takes away those that were not there
@@ -166,7 +166,7 @@ if [ -n "$unit" ]; then
 fi
 exit "$failed""#,
     changes: true,
-    seconds: Some(330),
+    seconds: Some(420),
 };
 
 /// What the unit `$1` said last, for whoever looks for the fault. Not everybody may read it.
