@@ -93,7 +93,7 @@ impl<'s> Run<'s> {
         if let Some(long) = prompts.iter().find(|prompt| prompt.len() > ctx) {
             return Err(refused(Refused::TooLong { tokens: long.len(), ctx }));
         }
-        let grammar = served.grammar(&ask.form)?;
+        let grammar = served.grammar(ask)?;
         let seed = ask.seed.unwrap_or_else(crate::sampling::random_seed);
         let wanted = Wanted {
             stops: &ask.stops,

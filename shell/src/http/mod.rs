@@ -8,7 +8,7 @@
 
 pub mod body;
 mod connection;
-mod date;
+pub mod date;
 pub mod head;
 mod headers;
 mod listener;
