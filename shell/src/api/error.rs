@@ -3,6 +3,9 @@
 use super::json::Json;
 use crate::failure::Failure;
 
+/// The client did not wait for the end; the number is nginx's.
+pub const GONE: u16 = 499;
+
 /// Whose manner errors and replies are written in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Manner {

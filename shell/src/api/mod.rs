@@ -29,7 +29,7 @@ use crate::page;
 use auth::{Caller, Keys, own_pages_only};
 use client::{Answer, Client};
 use core::sync::atomic::{AtomicBool, Ordering};
-use error::{ApiError, Manner};
+use error::{ApiError, GONE, Manner};
 use generate::Kind;
 use log::{Log, Told};
 use records::Records;
@@ -262,6 +262,9 @@ impl Service for Api {
         let status = client.status;
         if let Some(record) = &mut told.record {
             record.status = status;
+            if status == GONE {
+                record.finish = "cancelled";
+            }
         }
         self.log.add(request, status, &told, self.options.quiet);
         self.records.add(status, told.record);

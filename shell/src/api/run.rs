@@ -3,7 +3,7 @@
 
 use super::ask::Ask;
 use super::client::Gone;
-use super::error::ApiError;
+use super::error::{ApiError, GONE};
 use super::outcome::{Finish, Listener, Told, Usage};
 use super::records::Record;
 use super::served::Served;
@@ -52,9 +52,9 @@ struct Lane {
 }
 
 impl From<Gone> for ApiError {
-    /// Nobody hears of it; the number is nginx's, for the log.
+    /// Nobody hears of it, but for the log.
     fn from(_: Gone) -> ApiError {
-        ApiError::new(499, "the client has gone")
+        ApiError::new(GONE, "the client has gone")
     }
 }
 

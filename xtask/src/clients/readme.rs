@@ -1,7 +1,7 @@
 //! The README's examples of the server, as they stand there. Must not know how they are run.
 //!
 //! An example is a command in a block of shell that begins with `curl`, and the comment right behind it: the
-//! status, then a JSON body or lines. An example without that comment is an error, so that none goes untested.
+//! status, then a JSON body or lines. One without that comment is an error, so that none goes untested.
 
 use crate::sh::{Failure, Outcome};
 

@@ -1,5 +1,5 @@
-//! Whether a reply is as it is shown: `...` in a text stands for anything, a number for any number, and what is
-//! not shown may be there. Must not know where either comes from.
+//! Whether a reply is as it is shown: `...` in a text stands for anything, a number for any number, and what
+//! is not shown may be there. Must not know where either comes from.
 
 use crate::sh::{Context, Failure, Outcome};
 use serde_json::Value;
