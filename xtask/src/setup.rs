@@ -130,8 +130,8 @@ impl Setup {
         }
     }
 
-    /// The emulators of the boards' CPUs and of a whole machine, the analyser of inner loops, the browser that
-    /// tests the page, and the program that the README's examples call.
+    /// The emulators of the boards' CPUs and of a whole machine, the analyser of inner loops, the browser
+    /// that tests the page, and the program that the README's examples call.
     fn tools(&mut self) -> Outcome {
         let has_mca = || sh::output(MCA, &["--version"]).is_some();
         let tools = [

@@ -2,15 +2,18 @@
 
 use crate::sh::{self, Context, Failure, Outcome};
 use core::time::Duration;
+use std::collections::VecDeque;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::sync::mpsc;
+use std::sync::{Arc, Mutex, mpsc};
 use std::time::Instant;
 
 /// Longest wait for the model to be loaded, and for the end.
 const PATIENCE: Duration = Duration::from_secs(60);
+/// Lines of its log that are kept.
+const LINES: usize = 40;
 /// What it says when it can be asked; the address follows.
 const LISTENING: &str = "listening at http://";
 
@@ -19,10 +22,12 @@ pub struct Server {
     child: Child,
     /// Host and port.
     pub address: String,
+    /// The latest lines of its log, shown if something fails.
+    log: Arc<Mutex<VecDeque<String>>>,
 }
 
 impl Server {
-    /// Starts it and waits until it listens. What it says goes to our standard error, but for its log.
+    /// Starts it and waits until it listens.
     ///
     /// # Errors
     /// It cannot be started, or ends, or takes too long.
@@ -32,7 +37,8 @@ impl Server {
         eprintln!("$ {}", sh::shown(&command));
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
         let child = command.spawn().context(format_args!("cannot start {}", binary.display()))?;
-        let mut server = Server { child, address: String::new() };
+        let log = Arc::new(Mutex::new(VecDeque::new()));
+        let mut server = Server { child, address: String::new(), log: Arc::clone(&log) };
         let stderr = server.child.stderr.take().ok_or(Failure::new("no standard error"))?;
         let (tell, hear) = mpsc::channel();
         // Read to its end: a full pipe would stop the server.
@@ -41,9 +47,11 @@ impl Server {
                 if let Some((_, address)) = line.split_once(LISTENING) {
                     let _ = tell.send(String::from(address.trim()));
                 }
-                if line.contains("[kinglet]") {
-                    eprintln!("{line}");
+                let mut log = log.lock().unwrap_or_else(|e| e.into_inner());
+                if log.len() == LINES {
+                    log.pop_front();
                 }
+                log.push_back(line);
             }
         });
         match hear.recv_timeout(PATIENCE) {
@@ -86,7 +94,9 @@ impl Server {
         let end = Instant::now() + PATIENCE;
         loop {
             if let Some(status) = self.child.try_wait().context("cannot wait for the server")? {
-                return sh::check(status, "kinglet serve");
+                sh::check(status, "kinglet serve")?;
+                self.log.lock().unwrap_or_else(|e| e.into_inner()).clear();
+                return Ok(());
             }
             if Instant::now() >= end {
                 return Err(Failure::new("the server does not end though it was asked to"));
@@ -98,8 +108,9 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // Only where something failed is it still there.
+        // Only where something failed is it still there, or its log.
         let _ = self.child.kill();
         let _ = self.child.wait();
+        self.log.lock().unwrap_or_else(|e| e.into_inner()).iter().for_each(|line| eprintln!("{line}"));
     }
 }
