@@ -153,3 +153,34 @@ fn large_answers_arrive_whole() {
         assert_eq!(client.ask(&request(&format!("GET /large?{len}"), "", "")).body.len(), len);
     }
 }
+
+/// A body whose request is not answered yet takes memory, whoever sent it.
+#[test]
+fn bodies_are_bounded_together() {
+    let limits = Limits { body_bytes: 200_000, bodies_bytes: 300_000, ..Limits::default() };
+    let served = Served::new(limits);
+    let (long, begin) = ("x".repeat(199_999), Instant::now());
+    let mut first = Client::new(&served.address);
+    first.send(format!("POST /a HTTP/1.1\r\nHost: h\r\nContent-Length: 200000\r\n\r\n{long}"));
+    let post = |body: &str| {
+        let mut client = Client::new(&served.address);
+        let _ = client.try_send(request("POST /b", "", body));
+        client.answer().status
+    };
+    // It is not known when the first has come.
+    while post(&long) != 503 {
+        assert!(begin.elapsed() < PATIENCE);
+    }
+    // Short ones are always welcome, and the one that is there is answered.
+    assert_eq!(post(&"x".repeat(60_000)), 200);
+    assert_eq!(first.ask("x").status, 200);
+    // What is over takes no memory, nor what was refused.
+    while post(&long) != 200 {
+        assert!(begin.elapsed() < PATIENCE);
+    }
+    first.send(format!("POST /a HTTP/1.1\r\nHost: h\r\nContent-Length: 200000\r\n\r\n{long}"));
+    drop(first);
+    while post(&long) != 200 {
+        assert!(begin.elapsed() < PATIENCE);
+    }
+}
