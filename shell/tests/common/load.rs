@@ -45,9 +45,11 @@ pub fn metric(server: &Server, name: &str) -> u64 {
 #[track_caller]
 pub fn wait_idle(server: &Server) -> Value {
     let n = |value: &Value| value.as_u64().unwrap();
-    let status = server.wait_status(&|status| n(&status["active"]) + n(&status["queued"]) == 0);
-    // What is shown of the blocks is at most a moment older.
-    let status = server.wait_status(&|status| n(&status["kv"]["private"]) + n(&status["kv"]["shared"]) == 0);
+    let status = server.wait_status(&|status| {
+        let kv = &status["kv"];
+        // What is shown of the blocks is at most a moment older.
+        n(&status["active"]) + n(&status["queued"]) + n(&kv["private"]) + n(&kv["shared"]) == 0
+    });
     let kv = &status["kv"];
     assert_eq!(n(&kv["free"]) + n(&kv["cached"]), n(&kv["blocks"]), "{status}");
     assert!(status["slots"].as_array().unwrap().iter().all(|slot| slot["state"] == "idle"), "{status}");
@@ -77,6 +79,15 @@ pub fn said(path: &str, reply: &super::server::Reply) -> String {
     reply.values().iter().filter_map(text).collect()
 }
 
+/// Deepest nesting of malformed requests.
+const DEEPEST: usize = 20_000;
+
+/// The largest malformed request that [`bad_json`] makes, to an endpoint that has no numbers of its own.
+pub fn largest(server: &Server) -> String {
+    let (body, host) = ("\"a\":[".repeat(DEEPEST), &server.address);
+    format!("POST /tokenize HTTP/1.1\r\nHost: {host}\r\nContent-Length: {}\r\n\r\n{body}", body.len())
+}
+
 /// A request whose body is no JSON, or JSON that is not a request; what it must say is 400.
 pub fn bad_json(rng: &mut Rng) -> (&'static str, Vec<u8>) {
     let sound = r#"{"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 2, "prompt": "Hi"}"#;
@@ -85,7 +96,7 @@ pub fn bad_json(rng: &mut Rng) -> (&'static str, Vec<u8>) {
     match rng.below(5) {
         0 => bytes.truncate(rng.below(bytes.len())),
         1 => {
-            bytes = [&[b"["[0], b"{"[0]][rng.below(2)..][..1], b"\"a\":["].concat().repeat(rng.below(90_000))
+            bytes = [&[b"["[0], b"{"[0]][rng.below(2)..][..1], b"\"a\":["].concat().repeat(rng.below(DEEPEST))
         }
         // No text is UTF-8 with this in it.
         2 => bytes.insert(rng.below(sound.len()), 0xFF),
@@ -110,6 +121,18 @@ pub fn bad_json(rng: &mut Rng) -> (&'static str, Vec<u8>) {
         }
     }
     (path, bytes)
+}
+
+/// Asks a server that may end meanwhile.
+pub fn try_post(address: &str, path: &str, body: &str) -> Option<Value> {
+    let mut stream = TcpStream::connect(address).ok()?;
+    let head = format!("POST {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n");
+    stream.write_all(format!("{head}Content-Length: {}\r\n\r\n{body}", body.len()).as_bytes()).ok()?;
+    let mut text = String::new();
+    stream.read_to_string(&mut text).ok()?;
+    let (head, body) = text.split_once("\r\n\r\n")?;
+    assert!(head.starts_with("HTTP/1.1 200"), "{text}");
+    serde_json::from_str(body).ok()
 }
 
 /// Bytes that are no HTTP request, or none that may be answered.
