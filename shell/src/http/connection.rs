@@ -39,6 +39,8 @@ pub struct Connection {
     /// Whether there may be another request after the current one.
     pub(super) keep: bool,
     pub(super) state: State,
+    /// Whether something could not be sent whole.
+    pub(super) broken: bool,
     /// What the current request's body adds to [`Shared::bodies`].
     held: usize,
 }
@@ -79,6 +81,7 @@ impl Connection {
             minor: 1,
             keep: false,
             state: State::Waiting,
+            broken: false,
             held: 0,
         }
     }

@@ -145,6 +145,24 @@ fn clients_that_do_not_read_are_cut_off() {
     drop(client);
 }
 
+/// Half a piece is the last that is sent: what came behind it would be taken for its rest.
+#[test]
+fn nothing_follows_what_could_not_be_sent_whole() {
+    let served = Served::new(Limits { write_time: SOON, ..Limits::default() });
+    let mut client = Client::new(&served.address);
+    client.send(request("GET /stubborn", "", "") + &request("GET /next", "", ""));
+    assert_eq!(client.head().status, 200);
+    served.odd.wait_for("late");
+    // There is room again.
+    client.skip(500_000);
+    served.odd.note("open");
+    served.odd.wait_for("no more");
+    let rest = client.rest();
+    assert!(rest.ends_with('x') || rest.ends_with("\r\n"), "{:?}", rest.get(rest.len() - 60..));
+    assert!(!rest.contains("more") && !rest.contains("HTTP/1.1"));
+    served.wait_for_connections(0);
+}
+
 #[test]
 fn large_answers_arrive_whole() {
     let served = Served::new(Limits::default());
