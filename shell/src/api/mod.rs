@@ -4,6 +4,7 @@
 pub mod anthropic_ask;
 pub mod ask;
 pub mod auth;
+pub mod body;
 pub mod chat_ask;
 pub mod chat_reply;
 pub mod client;
@@ -27,6 +28,7 @@ pub mod text_reply;
 use crate::http::{Reply, Request, Service};
 use crate::page;
 use auth::{Caller, Keys, own_pages_only};
+use body::parse;
 use client::{Answer, Client};
 use core::sync::atomic::{AtomicBool, Ordering};
 use error::{ApiError, GONE, Manner};
@@ -154,7 +156,7 @@ impl Api {
                 return Ok(Some(Answer::json(body)));
             }
         };
-        self.generate(kind, &body()?, key, client, told)
+        self.generate(kind, &body, key, client, told)
     }
 
     /// Endpoints that need no engine.
@@ -240,12 +242,6 @@ impl Api {
         }
         answer
     }
-}
-
-/// The body of a request.
-fn parse(body: &[u8]) -> Result<Value, ApiError> {
-    serde_json::from_slice(body)
-        .map_err(|e| ApiError::new(400, ["the body is no JSON: ", &e.to_string()].concat()))
 }
 
 impl Service for Api {

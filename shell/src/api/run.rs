@@ -171,6 +171,10 @@ impl<'s> Run<'s> {
                 return Ok(());
             }
             let mut patience = if open == 1 { LOOK } else { LOOK_AMONG_MANY };
+            if !self.lanes.iter().any(|lane| !lane.ended && lane.ticket.is_some()) {
+                // All that are left wait for a place, and nobody tells them of one.
+                std::thread::sleep(patience);
+            }
             for i in 0..self.lanes.len() {
                 while !self.lanes[i].ended {
                     let Some(event) = self.lanes[i].ticket.as_ref().and_then(|t| t.next(patience)) else {
