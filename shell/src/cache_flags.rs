@@ -5,10 +5,7 @@ use crate::words::Words;
 use std::path::PathBuf;
 
 /// Help lines for the flags that [`CacheFlags::accept`] takes.
-#[macro_export]
-macro_rules! cache_flags {
-    () => {
-        "KV cache:
+pub const FLAGS: &str = "KV cache:
       --disk-kv DIR        keeps the cache in DIR too: after a restart, an update or a power cut a
                            conversation goes on where it was
       --disk-kv-max-bytes N
@@ -20,9 +17,7 @@ macro_rules! cache_flags {
       --disk-kv-sync       a reply has ended only when it is safe on the disk
       --kv-tokens N        tokens that the cache in memory holds (default: the context)
       --no-prefix-kv       computes every prompt from its first token on
-"
-    };
-}
+";
 
 /// What the flags say.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -5,7 +5,7 @@ use crate::failure::{EXIT_FAILURE, EXIT_USAGE, Failure};
 use crate::signal;
 use crate::term;
 use crate::trace;
-use crate::words::{Words, nearest};
+use crate::words::{Help, Words, nearest};
 use crate::{
     cmd_bench, cmd_chat, cmd_convert, cmd_generate, cmd_inspect, cmd_lines, cmd_logits, cmd_perplexity,
     cmd_run, cmd_serve, cmd_verify, kv_cmd,
@@ -18,7 +18,7 @@ use std::process::ExitCode;
 struct Command {
     name: &'static str,
     summary: &'static str,
-    help: &'static str,
+    help: Help,
     run: fn(&mut Words) -> Result<(), Failure>,
 }
 
@@ -106,7 +106,7 @@ pub fn main() -> ExitCode {
         // Whoever closed the pipe has what they wanted.
         Err(Failure::PipeClosed) => return ExitCode::SUCCESS,
         Err(Failure::Interrupted) => return ExitCode::from(signal::exit_code()),
-        Err(Failure::Help(text)) => match term::print(text) {
+        Err(Failure::Help(text)) => match term::print(&text.concat()) {
             Ok(()) | Err(Failure::PipeClosed) => return ExitCode::SUCCESS,
             Err(failure) => (failure, EXIT_FAILURE),
         },
@@ -219,10 +219,10 @@ mod tests {
             for args in [["help", command.name], [command.name, "--help"], [command.name, "-h"]] {
                 assert_eq!(dispatch(Parser::from_args(args)), Err(Failure::Help(command.help)));
             }
-            assert!(command.help.starts_with(&format!("usage: kinglet {}", command.name)));
+            assert!(command.help[0].starts_with(&format!("usage: kinglet {}", command.name)));
         }
         assert_eq!(dispatch(Parser::from_args(["help", "help"])), Ok(()));
-        let mut words = Words::new(Parser::from_args(["x"]), "run", "");
+        let mut words = Words::new(Parser::from_args(["x"]), "run", &[]);
         assert_eq!(words.advance(), Ok(Some(Word::Value("x".into()))));
     }
 }

@@ -2,21 +2,20 @@
 
 use crate::bench_restore;
 use crate::decimal::fixed;
-use crate::engine_flags;
 use crate::failure::Failure;
 use crate::loader::Model;
 use crate::report::object;
 use crate::session::Session;
-use crate::setup::Setup;
+use crate::setup::{self, Setup};
 use crate::signal;
 use crate::term::{StatusLine, print, stderr_is_terminal};
-use crate::words::{Word, Words};
+use crate::words::{Help, Word, Words};
 use core::fmt::Write as _;
 use serde_json::Value;
 use std::time::Instant;
 
 /// Help text.
-pub const HELP: &str = concat!(
+pub const HELP: Help = &[
     "usage: kinglet bench -m FILE [FLAGS]
 
 Measures how fast a prompt is read (pp) and a reply is made (tg), like llama-bench: the mean of
@@ -34,8 +33,8 @@ some repetitions after a warm-up, and its standard deviation.
       --json               JSON in place of the table
 
 ",
-    engine_flags!()
-);
+    setup::FLAGS,
+];
 
 /// One line of the table.
 struct Test {

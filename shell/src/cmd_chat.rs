@@ -1,24 +1,24 @@
 //! `chat`: turn by turn, the KV of earlier turns reused. Must not know how replies are computed.
 
+use crate::cache_flags;
 use crate::failure::Failure;
 use crate::generate::Stop;
 use crate::history::{History, Turn};
 use crate::lines::{Line, Lines};
 use crate::loader::Model;
 use crate::reply::{Report, Writer, was_interrupted};
-use crate::sampling::{Chooser, Sampling};
+use crate::sampling::{self, Chooser, Sampling};
 use crate::session::Session;
-use crate::setup::Setup;
+use crate::setup::{self, Setup};
 use crate::signal;
 use crate::term::note;
 use crate::vocabulary::{Template, Vocabulary};
-use crate::words::{Word, Words};
-use crate::{cache_flags, engine_flags, sampling_flags};
+use crate::words::{Help, Word, Words};
 use kinglet_core::chat::Message;
 use std::io::{IsTerminal, Write};
 
 /// Help text.
-pub const HELP: &str = concat!(
+pub const HELP: Help = &[
     "usage: kinglet chat -m FILE [FLAGS]
 
 A conversation, one line of standard input for each turn, on a terminal or from a pipe. Replies go
@@ -31,12 +31,12 @@ to standard output. Ctrl-C ends a reply, Ctrl-D the program. A line that begins 
                            there; with --disk-kv a chat that was killed goes on at once
 
 ",
-    sampling_flags!(),
+    sampling::FLAGS,
     "\n",
-    cache_flags!(),
+    cache_flags::FLAGS,
     "\n",
-    engine_flags!()
-);
+    setup::FLAGS,
+];
 
 const COMMANDS: &str = "/clear         forgets the conversation (the system message stays)
 /system TEXT   sets the system message and forgets the conversation; without TEXT, none

@@ -6,12 +6,12 @@ use crate::loader::Model;
 use crate::memory::megabytes;
 use crate::signal;
 use crate::term::{StatusLine, note, stderr_is_terminal};
-use crate::words::{Word, Words};
+use crate::words::{Help, Word, Words};
 use core::time::Duration;
 use std::time::Instant;
 
 /// Help text.
-pub const HELP: &str = "usage: kinglet convert -m IN.gguf --type TYPE -o OUT.gguf [FLAGS]
+pub const HELP: Help = &["usage: kinglet convert -m IN.gguf --type TYPE -o OUT.gguf [FLAGS]
 
 Writes a model file again with all its matrices in one weight type, the blocks as llama.cpp's
 quantiser makes them; norms, biases and metadata stay as they are. Weights that were rounded before
@@ -22,7 +22,7 @@ are rounded once more: start from a file with 16 or 32 bits where there is one.
   -o, --output FILE        the file to write; it appears when it is complete
       --force              replace that file if it exists
       --quiet              no notes on standard error
-";
+"];
 
 /// Runs that are shorter show no progress.
 const PATIENCE: Duration = Duration::from_secs(1);

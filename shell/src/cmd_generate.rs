@@ -1,5 +1,6 @@
 //! `generate`: token ids in, greedy token ids out. Must not know text.
 
+use crate::cache_flags;
 use crate::failure::Failure;
 use crate::generate::{Greedy, Stop, generate};
 use crate::ids;
@@ -7,16 +8,15 @@ use crate::lines::{Line, Lines};
 use crate::loader::Model;
 use crate::reply::Report;
 use crate::session::Session;
-use crate::setup::Setup;
+use crate::setup::{self, Setup};
 use crate::signal;
 use crate::term::Output;
 use crate::vocabulary::Vocabulary;
-use crate::words::{Word, Words};
-use crate::{cache_flags, engine_flags};
+use crate::words::{Help, Word, Words};
 use kinglet_core::token::Tokenizer;
 
 /// Help text.
-pub const HELP: &str = concat!(
+pub const HELP: Help = &[
     "usage: kinglet generate -m FILE --ids LIST -n N [FLAGS]
 
 Continues token ids greedily (the most probable token each time) and writes the new ids in one
@@ -30,10 +30,10 @@ line, separated by commas. End tokens are tokens like any other.
       --stop-eos           stops after an end token
 
 ",
-    cache_flags!(),
+    cache_flags::FLAGS,
     "\n",
-    engine_flags!()
-);
+    setup::FLAGS,
+];
 
 /// Runs the command.
 ///

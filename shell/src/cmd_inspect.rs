@@ -12,7 +12,7 @@ use crate::report::object;
 use crate::setup::Setup;
 use crate::term::print;
 use crate::vocabulary::{Template, Vocabulary};
-use crate::words::{Word, Words};
+use crate::words::{Help, Word, Words};
 use kinglet_core::KvType;
 use kinglet_core::config::Config;
 use kinglet_core::gguf::{Array, TensorInfo, Value as Meta};
@@ -20,14 +20,14 @@ use kinglet_core::search::split_at_first;
 use serde_json::{Map, Value};
 
 /// Help text.
-pub const HELP: &str = "usage: kinglet inspect FILE [FLAGS]
+pub const HELP: Help = &["usage: kinglet inspect FILE [FLAGS]
 
 Shows the metadata of a GGUF file (long arrays shortened), its tensors, the types of its weights, the
 model's dimensions, and the memory needed for contexts of 2048 to 32768 tokens.
 
       --batch N            tokens computed at a time (default 512), for the memory table
       --json               JSON in place of text
-";
+"];
 
 /// Elements of an array that are shown.
 const SHOWN: usize = 6;

@@ -6,14 +6,14 @@ use crate::cmd_tokenize::{self, LineError};
 use crate::failure::Failure;
 use crate::loader::Model;
 use crate::vocabulary::{Template, Vocabulary};
-use crate::words::{Word, Words};
+use crate::words::{Help, Word, Words};
 use kinglet_core::chat::Family;
 use kinglet_core::token::AddedTokens;
 use std::io;
 use std::path::PathBuf;
 
 /// Help text of `tokenize`.
-pub const TOKENIZE_HELP: &str = "usage: kinglet tokenize -m FILE --jsonl [FLAGS] < LINES
+pub const TOKENIZE_HELP: Help = &["usage: kinglet tokenize -m FILE --jsonl [FLAGS] < LINES
 
 Reads lines of JSON strings and answers each with a JSON array of token ids. The model file needs
 a vocabulary only.
@@ -22,10 +22,10 @@ a vocabulary only.
       --jsonl              lines of JSON, the only format (needed)
       --special-as-text    special tokens such as <|im_end|> in the text are text
       --no-special         all added tokens in the text are text
-";
+"];
 
 /// Help text of `detokenize`.
-pub const DETOKENIZE_HELP: &str = "usage: kinglet detokenize -m FILE --jsonl [FLAGS] < LINES
+pub const DETOKENIZE_HELP: Help = &["usage: kinglet detokenize -m FILE --jsonl [FLAGS] < LINES
 
 Reads lines of JSON arrays of token ids and answers each with a JSON string. The model file needs
 a vocabulary only.
@@ -33,10 +33,10 @@ a vocabulary only.
   -m, --model FILE         GGUF file (needed)
       --jsonl              lines of JSON, the only format (needed)
       --skip-special       leaves special tokens out (--no-special means the same)
-";
+"];
 
 /// Help text of `template`.
-pub const TEMPLATE_HELP: &str = "usage: kinglet template -m FILE --jsonl [FLAGS] < LINES
+pub const TEMPLATE_HELP: Help = &["usage: kinglet template -m FILE --jsonl [FLAGS] < LINES
 
 Reads lines such as {\"messages\": [{\"role\": \"user\", \"content\": \"Hi\"}], \"tools\": [..],
 \"enable_thinking\": false, \"add_generation_prompt\": true} and answers each with the prompt as a
@@ -45,7 +45,7 @@ JSON string, or with {\"error\": \"..\"}. The model file needs no weights.
   -m, --model FILE         GGUF file with a chat template
       --family NAME        qwen2.5, qwen3 or qwen3-vl, whatever the file says (needs no file)
       --jsonl              lines of JSON, the only format (needed)
-";
+"];
 
 /// Reads `-m`, `--jsonl` and what `other` takes.
 fn flags(

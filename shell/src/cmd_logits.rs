@@ -1,14 +1,13 @@
 //! `logits`: what the engine computes, as bytes or as one hash. Must not know text.
 
-use crate::engine_flags;
 use crate::failure::Failure;
 use crate::ids;
 use crate::loader::{Model, io_fault, same_file};
 use crate::session::Session;
-use crate::setup::Setup;
+use crate::setup::{self, Setup};
 use crate::signal;
 use crate::term::{Output, print};
-use crate::words::{Word, Words};
+use crate::words::{Help, Word, Words};
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -17,7 +16,7 @@ use std::path::{Path, PathBuf};
 pub const LOGIT_ROWS: usize = 16;
 
 /// Help text.
-pub const HELP: &str = concat!(
+pub const HELP: Help = &[
     "usage: kinglet logits -m FILE --ids LIST (-o OUT | --hash) [FLAGS]
 
 Computes the logits of token ids. For one model file, KV type and list they are the same bits on
@@ -30,8 +29,8 @@ every machine, whatever the threads, the batch and the kernels.
       --hash               prints a BLAKE3 hash over the logits of all positions
 
 ",
-    engine_flags!()
-);
+    setup::FLAGS,
+];
 
 /// Where raw logits go.
 enum Target {

@@ -2,21 +2,20 @@
 
 use crate::cmd_logits::LOGIT_ROWS;
 use crate::decimal::fixed;
-use crate::engine_flags;
 use crate::failure::Failure;
 use crate::ids::read_text;
 use crate::loader::Model;
 use crate::parts;
 use crate::session::Session;
-use crate::setup::Setup;
+use crate::setup::{self, Setup};
 use crate::signal;
 use crate::term::print;
 use crate::vocabulary::Vocabulary;
-use crate::words::{Word, Words};
+use crate::words::{Help, Word, Words};
 use kinglet_core::sample::LogProbs;
 
 /// Help text.
-pub const HELP: &str = concat!(
+pub const HELP: Help = &[
     "usage: kinglet perplexity -m FILE --file TEXT [FLAGS]
 
 Tokenizes a text file (no token is put in front) and computes it as one window. Prints the number
@@ -26,8 +25,8 @@ and its exponential, the perplexity.
       --file TEXT          the text
 
 ",
-    engine_flags!()
-);
+    setup::FLAGS,
+];
 
 /// Runs the command.
 ///

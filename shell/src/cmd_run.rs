@@ -1,23 +1,23 @@
 //! `run`: one prompt, one reply. Must not know how either is computed.
 
+use crate::cache_flags;
 use crate::failure::Failure;
 use crate::generate::Stop;
 use crate::ids::{read_all, read_text};
 use crate::loader::Model;
 use crate::parts;
 use crate::reply::{Report, Writer};
-use crate::sampling::Sampling;
+use crate::sampling::{self, Sampling};
 use crate::session::{self, Session};
-use crate::setup::Setup;
+use crate::setup::{self, Setup};
 use crate::signal;
 use crate::vocabulary::{Template, Vocabulary};
-use crate::words::{Word, Words};
-use crate::{cache_flags, engine_flags, sampling_flags};
+use crate::words::{Help, Word, Words};
 use kinglet_core::chat::Message;
 use std::path::PathBuf;
 
 /// Help text.
-pub const HELP: &str = concat!(
+pub const HELP: Help = &[
     "usage: kinglet run -m FILE -p TEXT [FLAGS]
 
 Answers one prompt. The reply goes to standard output as it is made; Ctrl-C ends it.
@@ -30,12 +30,12 @@ Prompt:
       --no-think           Qwen3: answers without thinking first
 
 ",
-    sampling_flags!(),
+    sampling::FLAGS,
     "\n",
-    cache_flags!(),
+    cache_flags::FLAGS,
     "\n",
-    engine_flags!()
-);
+    setup::FLAGS,
+];
 
 /// Where the prompt comes from.
 enum Source {

@@ -2,25 +2,25 @@
 
 use crate::api::served::Served;
 use crate::api::{Api, Options};
+use crate::cache_flags;
 use crate::config_file;
 use crate::failure::Failure;
 use crate::http::{Bind, Limits, Running, Server};
 use crate::loader::Model;
 use crate::notify::Notify;
 use crate::schedule::{self, MAX_PARALLEL, Scheduler};
-use crate::setup::Setup;
+use crate::setup::{self, Setup};
 use crate::signal;
 use crate::term::note;
 use crate::vocabulary::{Template, Vocabulary};
-use crate::words::{Word, Words};
-use crate::{cache_flags, engine_flags};
+use crate::words::{Help, Word, Words};
 use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 use core::time::Duration;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 /// Help text.
-pub const HELP: &str = concat!(
+pub const HELP: Help = &[
     "usage: kinglet serve -m FILE [FLAGS]
 
 Answers over HTTP as OpenAI's API does (/v1/chat/completions, /v1/completions, /v1/models), as
@@ -49,10 +49,10 @@ Every flag can also be a variable: KINGLET_PORT=8080. The command line goes befo
 go before the file.
 
 ",
-    cache_flags!(),
+    cache_flags::FLAGS,
     "\n",
-    engine_flags!()
-);
+    setup::FLAGS,
+];
 
 /// How long replies may take to end once the server is to stop.
 const DRAIN: Duration = Duration::from_secs(30);

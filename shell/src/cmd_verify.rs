@@ -1,20 +1,19 @@
 //! `verify`: does this machine give one answer, whichever way the cache takes? Must not know how.
 
-use crate::engine_flags;
 use crate::failure::Failure;
 use crate::loader::Model;
 use crate::session::Session;
-use crate::setup::Setup;
+use crate::setup::{self, Setup};
 use crate::signal;
 use crate::term::{self, StatusLine, note, stderr_is_terminal};
-use crate::words::{Word, Words};
+use crate::words::{Help, Word, Words};
 use blake3::{Hash, Hasher};
 use kinglet_core::kv::MIN_REUSE;
 use kinglet_core::sample;
 use std::path::PathBuf;
 
 /// Help text.
-pub const HELP: &str = concat!(
+pub const HELP: Help = &[
     "usage: kinglet verify -m FILE [FLAGS]
 
 Computes one prompt in every way that must give the same bits: cold, in batches of several sizes, with 1
@@ -26,8 +25,8 @@ line is the hash of all logits, which is the same on every machine, and PASS or 
                            for temporary files)
 
 ",
-    engine_flags!()
-);
+    setup::FLAGS,
+];
 
 /// What the machine is asked to do.
 struct Run<'m> {

@@ -6,7 +6,7 @@
 
 use crate::failure::Failure;
 use crate::ids::read_text;
-use crate::words::{Words, flags};
+use crate::words::{Help, Words, flags};
 use std::ffi::OsString;
 use std::path::Path;
 
@@ -44,7 +44,7 @@ pub fn file(path: &Path, words: &Words, accept: Accept<'_>) -> Result<(), Failur
 ///
 /// # Errors
 /// A value is wrong, by its variable.
-pub fn environment(help: &str, words: &Words, accept: Accept<'_>) -> Result<(), Failure> {
+pub fn environment(help: Help, words: &Words, accept: Accept<'_>) -> Result<(), Failure> {
     for flag in flags(help) {
         let name = variable(flag);
         let Some(value) = std::env::var_os(&name) else { continue };
@@ -89,7 +89,7 @@ mod tests {
             "# a comment\n\nport = 81\n  quiet\nforce = true\nsync=false\nalias = a b = c\n",
         )
         .unwrap();
-        let words = Words::new(lexopt::Parser::from_args([""; 0]), "serve", "--port --quiet");
+        let words = Words::new(lexopt::Parser::from_args([""; 0]), "serve", &["--port --quiet"]);
         let mut seen = Vec::new();
         let mut accept = |words: &mut Words| {
             let Some(Word::Flag(flag)) = words.advance()? else { panic!() };

@@ -1,5 +1,6 @@
 //! How a command ends when it does not succeed: one line for the user, one exit code.
 
+use crate::words::Help;
 use core::fmt;
 use std::io;
 
@@ -16,7 +17,7 @@ pub enum Failure {
     /// Something did not work; the line says what and what to do.
     Failed(String),
     /// Not a failure: the user asked for this help text.
-    Help(&'static str),
+    Help(Help),
     /// Ctrl-C.
     Interrupted,
     /// Whoever read our output has gone: nothing is left to do, and nobody to tell.

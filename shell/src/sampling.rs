@@ -9,10 +9,7 @@ use core::hash::{BuildHasher, Hasher};
 use kinglet_core::sample::{Params, Sampler, Scratch};
 
 /// Help lines for the flags that [`Sampling::accept`] takes.
-#[macro_export]
-macro_rules! sampling_flags {
-    () => {
-        "Reply:
+pub const FLAGS: &str = "Reply:
   -n N                     at most N tokens (default: until the model ends or the context is full)
       --ignore-eos         goes on where the model would end
       --temp T             temperature; 0 always takes the most probable token (default 0.8)
@@ -24,9 +21,7 @@ macro_rules! sampling_flags {
                            from -2 to 2, as in the OpenAI API (default 0)
       --repeat-last-n N    how many tokens the penalties look back on (default 64)
       --seed N             same seed, same text, on every machine (default: another one each time)
-"
-    };
-}
+";
 
 /// What the sampling flags say.
 #[derive(Clone, Debug, PartialEq)]

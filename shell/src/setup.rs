@@ -9,10 +9,7 @@ use kinglet_core::{Isa, KvType};
 use std::path::PathBuf;
 
 /// Help lines for the flags that [`Setup::accept`] takes.
-#[macro_export]
-macro_rules! engine_flags {
-    () => {
-        "Engine:
+pub const FLAGS: &str = "Engine:
   -m, --model FILE         GGUF model (needed)
   -c, --ctx N              context in tokens (default 8192, or what the model was trained for)
       --batch N            tokens computed at a time while reading a prompt (default 512)
@@ -24,9 +21,7 @@ macro_rules! engine_flags {
       --force              start even if memory does not seem to suffice
       --trace FILE         log frames for `cargo xtask logs` (static binary only)
       --quiet              no notes on standard error
-"
-    };
-}
+";
 
 /// Longest context that positions are exact for.
 const MAX_CTX: usize = 1 << 24;

@@ -19,18 +19,21 @@ pub enum Word {
     Value(OsString),
 }
 
+/// A help text in pieces: what several commands say is there once.
+pub type Help = &'static [&'static str];
+
 /// Reads the words after the command's name.
 pub struct Words {
     parser: lexopt::Parser,
     command: &'static str,
-    help: &'static str,
+    help: Help,
     /// The flag whose value is asked for next.
     flag: String,
 }
 
 impl Words {
     /// The words left in `parser`, for a command and its help text.
-    pub fn new(parser: lexopt::Parser, command: &'static str, help: &'static str) -> Words {
+    pub fn new(parser: lexopt::Parser, command: &'static str, help: Help) -> Words {
         Words { parser, command, help, flag: String::new() }
     }
 
@@ -180,9 +183,11 @@ impl Words {
 }
 
 /// The long flags that a help text names.
-pub fn flags(help: &str) -> impl Iterator<Item = &str> {
+pub fn flags<'a>(help: &'a [&'a str]) -> impl Iterator<Item = &'a str> {
     let is_part = |c: char| c == '-' || c.is_ascii_alphanumeric();
-    help.split(move |c| !is_part(c)).filter(|w| w.len() > 2 && w.starts_with("--"))
+    help.iter()
+        .flat_map(move |text| text.split(move |c| !is_part(c)))
+        .filter(|w| w.len() > 2 && w.starts_with("--"))
 }
 
 /// The candidate nearest to `word`, if one is near enough to be what was meant.
@@ -242,13 +247,13 @@ mod tests {
     #[test]
     fn flags_come_from_the_help_text() {
         let help = "  -m, --model FILE   the model\n  --ctx N, see --batch.\n  a -- b";
-        assert_eq!(flags(help).collect::<Vec<_>>(), ["--model", "--ctx", "--batch"]);
+        assert_eq!(flags(&[help]).collect::<Vec<_>>(), ["--model", "--ctx", "--batch"]);
     }
 
     #[test]
     fn values_are_checked() {
         let words = |args: &[&str]| {
-            let mut words = Words::new(lexopt::Parser::from_args(args), "run", "--temp --seed");
+            let mut words = Words::new(lexopt::Parser::from_args(args), "run", &["--temp --seed"]);
             words.advance().unwrap();
             words
         };

@@ -20,7 +20,7 @@ use crate::memory::megabytes;
 use crate::signal;
 use crate::store::{Disk, Medium};
 use crate::term::{StatusLine, print, stderr_is_terminal};
-use crate::words::{Word, Words, nearest};
+use crate::words::{Help, Word, Words, nearest};
 use catalogue::{Catalogue, Scan};
 use core::time::Duration;
 use fsck::{Found, Fsck};
@@ -30,7 +30,7 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 /// Help text.
-pub const HELP: &str = "usage: kinglet kv ls|fsck|rm|export --disk-kv DIR [FLAGS]
+pub const HELP: Help = &["usage: kinglet kv ls|fsck|rm|export --disk-kv DIR [FLAGS]
 
 Looks after a directory of KV caches (--disk-kv of the other commands), which may go on using it.
 A conversation is a chain of blocks of 32 tokens, each with a file of its own; conversations that
@@ -62,7 +62,7 @@ export:
   -o, --output DIR2        the other directory; it is made if it is not there
 
 Exit code 1 if fsck finds something wrong (with --fix: and could not put it right).
-";
+"];
 
 /// Work that takes less shows no progress.
 const PATIENCE: Duration = Duration::from_secs(1);

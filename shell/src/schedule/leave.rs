@@ -191,6 +191,6 @@ pub(super) fn failed(failure: Failure) -> End {
     End::Failed(match failure {
         Failure::Failed(line) | Failure::Usage(line) => line,
         Failure::Interrupted | Failure::PipeClosed => String::from("interrupted"),
-        Failure::Help(text) => String::from(text),
+        Failure::Help(text) => text.concat(),
     })
 }

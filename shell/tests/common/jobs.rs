@@ -114,7 +114,7 @@ impl Picker for Sampled {
 pub fn chooser(seed: usize, vocab: usize, setup: &Setup) -> Chooser {
     let seed = seed.to_string();
     let flags = ["--seed", &seed, "--temp", "1.5", "--top-k", "0", "--repeat-penalty", "1.2"];
-    let mut words = Words::new(lexopt::Parser::from_args(flags), "test", "");
+    let mut words = Words::new(lexopt::Parser::from_args(flags), "test", &[]);
     let mut sampling = Sampling::default();
     while let Some(Word::Flag(flag)) = words.advance().unwrap() {
         assert!(sampling.accept(&flag, &mut words).unwrap());

@@ -51,7 +51,7 @@ fn drive<D: Dot>(d: D, ty: &Type<D>, w: &Matrix<'_>, input: &Input<'_>, out: &mu
     let row = |row: usize| &data[row * bytes..][..bytes];
     cover(
         out,
-        |rows, token| {
+        &|rows, token| {
             let (rows, x) = (rows.map(row), &input.q32[token * blocks..][..blocks]);
             if let Some(few) = ty.few {
                 return few(d, rows, x);
@@ -63,7 +63,7 @@ fn drive<D: Dot>(d: D, ty: &Type<D>, w: &Matrix<'_>, input: &Input<'_>, out: &mu
             }
             acc[0]
         },
-        |panels, tokens, acc| {
+        &|panels, tokens, acc| {
             let used = panels.len();
             let panels: [[&[u8]; ROWS]; PANELS] = array::from_fn(|p| panels[p.min(used - 1)].map(row));
             let x = &input.q32[tokens.start * blocks..tokens.end * blocks];

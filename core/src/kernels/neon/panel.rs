@@ -20,18 +20,18 @@ const MANY: usize = 4;
 /// Partial outputs of a panel: `[tokens][rows]`.
 pub(super) type Acc = [[f32; ROWS]; TOKENS];
 
+/// See [`cover`]. Called once for many blocks, and 3,000 bytes of code would be there once for each kernel.
+type One<'f> = &'f dyn Fn([usize; ROWS], usize) -> [f32; ROWS];
+/// See [`cover`].
+type Many<'f> = &'f dyn Fn(&[[usize; ROWS]], Range<usize>, &mut [&mut [[f32; ROWS]]; PANELS]);
+
 /// Fills `out` (rows are tokens, columns weight rows).
 ///
 /// `one(rows, token)` gives the outputs of eight rows for one token. `many(panels, tokens, acc)` adds to
 /// `acc[p][i]` the outputs of the rows `panels[p]` for the i-th of the tokens, and anything to the rest of
 /// `acc`, which goes up to the next multiple of [`STEP`]. At the edges the last row is repeated and the
 /// surplus dropped: what an output is does not depend on its neighbours.
-#[inline(always)]
-pub(super) fn cover(
-    out: &mut Tile<'_, f32>,
-    one: impl Fn([usize; ROWS], usize) -> [f32; ROWS],
-    many: impl Fn(&[[usize; ROWS]], Range<usize>, &mut [&mut [[f32; ROWS]]; PANELS]),
-) {
+pub(super) fn cover(out: &mut Tile<'_, f32>, one: One<'_>, many: Many<'_>) {
     let (rows, tokens) = (out.cols(), out.rows());
     let put = |out: &mut Tile<'_, f32>, token: usize, row: usize, values: &[f32; ROWS]| {
         let out = &mut out.row_mut(token)[row - rows.start..];
