@@ -1,10 +1,11 @@
 //! `kinglet serve` under load: connections that do nothing, requests that make no sense, clients that leave
 //! or do not read. Must not know how.
 //!
-//! Memory is compared with what there is after 300 requests: until then the blocks of the cache are touched for
-//! the first time, the lists of the latest requests and log lines fill up, and the heap grows to what four
-//! clients need at a time. The allocator is told to have one heap, as that of the binary for the boards has:
-//! glibc's otherwise makes one for each of many threads, which grow to that size one by one, as chance has it.
+//! Memory is compared with what there is after 300 requests: until then the blocks of the cache are touched
+//! for the first time, the lists of the latest requests and log lines fill up, and the heap grows to what
+//! four clients need at a time. The allocator is told to have one heap, as that of the binary for the boards
+//! has: glibc's otherwise makes one for each of many threads, which grow to that size one by one, as chance
+//! has it.
 
 mod common;
 
@@ -231,9 +232,9 @@ fn clients_that_do_not_read_hold_nobody_up() {
             }
             most
         });
-        for i in 0..KINDS {
+        for (i, expected) in expected.iter().enumerate() {
             let (path, body) = sound(i, true);
-            assert_eq!(said(path, &server.post(path, &body)), expected[i]);
+            assert_eq!(said(path, &server.post(path, &body)), *expected);
         }
         // The engine has long been through with them when they begin to read.
         wait_idle(&server);

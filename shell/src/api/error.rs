@@ -6,8 +6,8 @@ use crate::failure::Failure;
 /// The client did not wait for the end; the number is nginx's.
 pub const GONE: u16 = 499;
 
-/// Longest message and longest name of a field in characters: parts of them may be the request's own words, and
-/// nobody needs all of those back.
+/// Longest message and longest name of a field in characters: parts of them may be the request's own words,
+/// and nobody needs all of those back.
 const LONGEST: (usize, usize) = (1000, 200);
 
 /// Whose manner errors and replies are written in.

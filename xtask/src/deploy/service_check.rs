@@ -1,5 +1,5 @@
-//! The part of the step `deploy` that is about the service: it starts, answers, keeps its flags and its cache,
-//! and comes back when its next version does not work. Must not know ssh.
+//! The part of the step `deploy` that is about the service: it starts, answers, keeps its flags and its
+//! cache, and comes back when its next version does not work. Must not know ssh.
 
 use super::check::{Rehearsal, expect};
 use super::sshd::free_port;
@@ -161,7 +161,8 @@ impl Rehearsal {
         let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, self.port)).map_err(fault)?;
         stream.set_read_timeout(Some(PATIENCE)).map_err(fault)?;
         let request = format!(
-            "{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: {}\r\n\r\n{body}",
+            "{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\
+             Content-Length: {}\r\n\r\n{body}",
             body.len()
         );
         stream.write_all(request.as_bytes()).map_err(fault)?;
