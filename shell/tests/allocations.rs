@@ -51,7 +51,7 @@ unsafe impl GlobalAlloc for Counting {
 static COUNTING: Counting = Counting;
 
 fn sampling(flags: &[&str]) -> Sampling {
-    let mut words = Words::new(lexopt::Parser::from_args(flags), "test", "");
+    let mut words = Words::new(lexopt::Parser::from_args(flags), "test", &[]);
     let mut sampling = Sampling::default();
     while let Some(Word::Flag(flag)) = words.advance().unwrap() {
         assert!(sampling.accept(&flag, &mut words).unwrap());
