@@ -1,5 +1,5 @@
-//! The script that asks the service on the remote for its health, with what a board has for that. Must not know
-//! who wants to know.
+//! The script that asks the service on the remote for its health, with what a board has for that. Must not
+//! know who wants to know.
 
 use super::script::Script;
 

@@ -1,8 +1,8 @@
 //! The step `deploy`: `cargo xtask deploy` against a real ssh server on this machine.
 //!
 //! The remote is this machine under another PATH: the binary runs under `qemu-aarch64`, and stand-ins
-//! take the place of `systemctl` (behind which [`Systemd`] runs the service), `cat` and `df`, the last two only
-//! while a file says so. What becomes of the service is in [`super::service_check`].
+//! take the place of `systemctl` (behind which [`Systemd`] runs the service), `cat` and `df`, the last two
+//! only while a file says so. What becomes of the service is in [`super::service_check`].
 
 use super::sshd::{self, Sshd};
 use super::stand_ins::{CAT, DEAF, DF, DIES, MISCOUNTS, SYSTEMCTL, ends_with_1};

@@ -1,5 +1,5 @@
-//! How a deploy ends: with a report of what is there now, or with the version before brought back. Must not know
-//! how files got there.
+//! How a deploy ends: with a report of what is there now, or with the version before brought back. Must not
+//! know how files got there.
 
 use super::layout::Layout;
 use super::{Deploy, Payload, Said, health, script, unit};

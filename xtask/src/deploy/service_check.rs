@@ -1,5 +1,5 @@
-//! The part of the step `deploy` that is about the service: it starts, answers, keeps its flags and its cache,
-//! and comes back when its next version does not work. Must not know ssh.
+//! The part of the step `deploy` that is about the service: it starts, answers, keeps its flags and its
+//! cache, and comes back when its next version does not work. Must not know ssh.
 
 use super::check::{Rehearsal, expect};
 use super::sshd::free_port;
@@ -160,9 +160,10 @@ impl Rehearsal {
         let fault = |e: std::io::Error| Failure::new(format!("{method} {path} at port {}: {e}", self.port));
         let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, self.port)).map_err(fault)?;
         stream.set_read_timeout(Some(PATIENCE)).map_err(fault)?;
+        let len = body.len();
         let request = format!(
-            "{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: {}\r\n\r\n{body}",
-            body.len()
+            "{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\
+             Content-Length: {len}\r\n\r\n{body}"
         );
         stream.write_all(request.as_bytes()).map_err(fault)?;
         let mut said = String::new();

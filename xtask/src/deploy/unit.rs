@@ -7,10 +7,10 @@ pub const NAME: &str = "kinglet.service";
 /// The only folder that the service may write to; `StateDirectory=` makes it.
 pub const STATE: &str = "/var/lib/kinglet";
 
-/// How the service is started, watched and ended. It says when the model is loaded. It shows the watchdog that
-/// the engine goes on; a step may take long, the first one on a cold model from a slow card above all. SIGTERM
-/// gives replies 30 s to end, and the cache 30 more to be written; the exit code then is 143. A board is left
-/// alone for months, so that systemd never gives up.
+/// How the service is started, watched and ended. It says when the model is loaded. It shows the watchdog
+/// that the engine goes on; a step may take long, the first one on a cold model from a slow card above all.
+/// SIGTERM gives replies 30 s to end, and the cache 30 more to be written; the exit code then is 143. A board
+/// is left alone for months, so that systemd never gives up.
 const SERVICE: &str = "\
 Type=notify
 TimeoutStartSec=300
@@ -23,8 +23,8 @@ RestartSec=10
 ";
 
 /// The binary maps the model read-only, starts threads and pins them: `@system-service` has all of it. The
-/// folder is bound as it may lie where `ProtectHome` or `PrivateTmp` would hide it. AF_UNIX is for systemd and
-/// the journal. Whatever `host` is, machines of private networks alone are answered.
+/// folder is bound as it may lie where `ProtectHome` or `PrivateTmp` would hide it. AF_UNIX is for systemd
+/// and the journal. Whatever `host` is, machines of private networks alone are answered.
 const HARDENING: &str = "\
 DynamicUser=yes
 StateDirectory=kinglet
