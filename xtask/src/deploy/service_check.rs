@@ -160,10 +160,10 @@ impl Rehearsal {
         let fault = |e: std::io::Error| Failure::new(format!("{method} {path} at port {}: {e}", self.port));
         let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, self.port)).map_err(fault)?;
         stream.set_read_timeout(Some(PATIENCE)).map_err(fault)?;
+        let len = body.len();
         let request = format!(
             "{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\
-             Content-Length: {}\r\n\r\n{body}",
-            body.len()
+             Content-Length: {len}\r\n\r\n{body}"
         );
         stream.write_all(request.as_bytes()).map_err(fault)?;
         let mut said = String::new();
