@@ -1,10 +1,10 @@
 //! `kinglet serve` under load: connections that do nothing, requests that make no sense, clients that leave
 //! or do not read. Must not know how.
 //!
-//! Memory is compared with what there is after 300 requests: until then the blocks of the cache are touched for
-//! the first time, the lists of the latest requests and log lines fill up, and the heap grows to what four
-//! clients need at a time. The allocator is told to have one heap, as that of the binary for the boards has:
-//! glibc's otherwise makes one for each of many threads, which grow to that size one by one, as chance has it.
+//! Memory is compared with what there is after 300 requests: until then the blocks of the cache are touched
+//! for the first time, the lists of the latest requests and log lines fill up, and the heap grows to what
+//! four clients need at a time. The allocator is told to have one heap, as that of the binary for the boards
+//! has: glibc's otherwise makes one for each of many threads, which grow to that size one by one, by chance.
 
 mod common;
 

@@ -73,10 +73,14 @@ fn requests_that_are_too_deep_or_too_large() {
     let deep = |n: usize| "[".repeat(n) + &"]".repeat(n);
     for place in [
         r#"{"messages": [{"role": "user", "content": HERE}]}"#,
-        r#"{"messages": [{"role": "assistant", "content": [{"type": "tool_use", "name": "f", "input": {"a": HERE}}]}]}"#,
-        r#"{"messages": [{"role": "user", "content": "a"}], "tools": [{"type": "function", "function": {"name": "f", "parameters": {"const": HERE}}}], "tool_choice": "required"}"#,
-        r#"{"messages": [{"role": "user", "content": "a"}], "response_format": {"type": "json_object", "schema": {"enum": [HERE]}}}"#,
-        r#"{"messages": [{"role": "assistant", "tool_calls": [{"function": {"name": "f", "arguments": "{\"a\": HERE}"}}]}]}"#,
+        r#"{"messages": [{"role": "assistant",
+            "content": [{"type": "tool_use", "name": "f", "input": {"a": HERE}}]}]}"#,
+        r#"{"messages": [{"role": "user", "content": "a"}], "tool_choice": "required",
+            "tools": [{"type": "function", "function": {"name": "f", "parameters": {"const": HERE}}}]}"#,
+        r#"{"messages": [{"role": "user", "content": "a"}],
+            "response_format": {"type": "json_object", "schema": {"enum": [HERE]}}}"#,
+        r#"{"messages": [{"role": "assistant",
+            "tool_calls": [{"function": {"name": "f", "arguments": "{\"a\": HERE}"}}]}]}"#,
     ] {
         for n in [100, 110, 115, 118, 119, 120, 121, 122, 123, 124, 125, 126, 127, 128] {
             fuzz_request(place.replace("HERE", &deep(n)).as_bytes());

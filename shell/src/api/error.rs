@@ -3,8 +3,8 @@
 use super::json::Json;
 use crate::failure::Failure;
 
-/// Longest message and longest name of a field in characters: parts of them may be the request's own words, and
-/// nobody needs all of those back.
+/// Longest message and longest name of a field in characters: parts of them may be the request's own words,
+/// and nobody needs all of those back.
 const LONGEST: (usize, usize) = (1000, 200);
 
 /// Whose manner errors and replies are written in.
