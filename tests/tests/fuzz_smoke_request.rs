@@ -46,7 +46,7 @@ fn sound_requests_with_changed_bytes() {
     let mut all = Seen::default();
     for _ in 0..20_000 {
         let mut data = Vec::from(sound);
-        for _ in 0..1 + below(&mut rng, 4) {
+        for _ in 0..1 + below(&mut rng, 2) {
             let at = below(&mut rng, data.len());
             match below(&mut rng, 4) {
                 0 => data[at] = below(&mut rng, 256) as u8,
@@ -61,7 +61,7 @@ fn sound_requests_with_changed_bytes() {
         add(&mut all, fuzz_request(&data));
     }
     println!("{:?} of {}", all.asks, all.json);
-    assert!(all.json > 5000 && all.asks[0] > 2000 && all.asks[1] > 2000, "{:?} of {}", all.asks, all.json);
+    assert!(all.json > 3000 && all.asks[0] > 2000 && all.asks[1] > 2000, "{:?} of {}", all.asks, all.json);
 }
 
 #[test]
