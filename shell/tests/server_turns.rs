@@ -8,8 +8,9 @@ use common::load::*;
 use common::server::Server;
 use common::{command, qwen3, run, words};
 use core::sync::atomic::{AtomicUsize, Ordering};
+use core::time::Duration;
 use serde_json::{Value, json};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 fn start(more: &str) -> Server {
     Server::start(&format!("-m {} -t 1 {more}", qwen3()))
