@@ -232,9 +232,9 @@ fn clients_that_do_not_read_hold_nobody_up() {
             }
             most
         });
-        for i in 0..KINDS {
+        for (i, expected) in expected.iter().enumerate() {
             let (path, body) = sound(i, true);
-            assert_eq!(said(path, &server.post(path, &body)), expected[i]);
+            assert_eq!(said(path, &server.post(path, &body)), *expected);
         }
         // The engine has long been through with them when they begin to read.
         wait_idle(&server);
