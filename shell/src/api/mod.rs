@@ -1,5 +1,5 @@
 //! The APIs over HTTP: OpenAI's, Anthropic's, llama.cpp's smaller ones, and our own under `/admin`. Which
-//! path is whose, who may ask, what goes into the log. Must not know sockets, or how replies are computed.
+//! path is whose, who may ask, and what goes into the log. Must not know sockets, or how replies come about.
 
 pub mod anthropic_ask;
 pub mod ask;
