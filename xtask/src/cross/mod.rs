@@ -169,6 +169,8 @@ fn flags(route: Route, target: Target) -> Vec<&'static str> {
         });
     }
     if route.builds_std() {
+        // What the core does once is compiled for size, by an attribute that is not stable (9,500).
+        flags.push("--cfg=kinglet_small");
         // A panic is a trap: no texts, no hook, no places in the source (105,000). The core does not
         // panic by contract; if it does, the shell's last words give the address.
         flags.extend(["-Zunstable-options", "-Cpanic=immediate-abort"]);
