@@ -34,6 +34,8 @@ Server:
       --unix PATH          listens at a Unix socket instead
       --parallel N         replies computed at once (default 4)
       --queue N            requests that wait beyond those; one more is refused (default 64)
+      --idle-trim S        gives memory that no reply needs back after S seconds without one (default
+                           600; 0 never)
       --api-key KEY        asks for this key; several may be given. They find nothing of each other in
                            the cache
       --api-key-file FILE  asks for one of the keys in FILE, one in each line
@@ -95,6 +97,10 @@ impl Serve {
                 "--unix" => self.unix = Some(words.path()?),
                 "--parallel" => self.jobs.parallel = words.number(1..=MAX_PARALLEL)?,
                 "--queue" => self.jobs.queue = words.number(0..=10_000)?,
+                "--idle-trim" => {
+                    let seconds = words.number(0..=u64::from(u32::MAX))?;
+                    self.jobs.idle_trim = (seconds > 0).then(|| Duration::from_secs(seconds));
+                }
                 "--api-key" => {
                     let key = words.text()?;
                     if key.trim().is_empty() {
@@ -178,13 +184,27 @@ pub fn command(words: &mut Words) -> Result<(), Failure> {
     }
     serve.setup.note(format_args!("listening at {address}"));
     notify.say("READY=1");
-    while !signal::interrupted() && !api.is_shutdown() {
-        notify.alive();
-        std::thread::sleep(TICK);
-    }
+    let lives = watch(&api, &mut notify);
     notify.say("STOPPING=1");
     stop(&api, &running, &serve.setup);
+    lives?;
     if signal::interrupted() { Err(Failure::Interrupted) } else { Ok(()) }
+}
+
+/// Waits for the end, and tells systemd meanwhile that the engine does not hang.
+fn watch(api: &Api, notify: &mut Notify) -> Result<(), Failure> {
+    while !signal::interrupted() && !api.is_shutdown() {
+        if let Some(served) = api.served() {
+            let Some(beat) = served.scheduler.beat() else {
+                return Err(Failure::new("internal error: the engine has ended"));
+            };
+            if notify.alive(beat) {
+                served.scheduler.nudge();
+            }
+        }
+        std::thread::sleep(TICK);
+    }
+    Ok(())
 }
 
 /// Loads the model; the port is open meanwhile.

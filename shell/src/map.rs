@@ -12,6 +12,9 @@ const HUGE_PAGE: usize = 2 << 20;
 
 const _: () = assert!(HUGE_PAGE.is_multiple_of(REGION_ALIGN));
 
+/// A multiple of all page sizes that kernels are built with.
+const ANY_PAGE: usize = 64 << 10;
+
 /// Maps a file for as long as the process lives.
 ///
 /// # Errors
@@ -64,9 +67,27 @@ pub fn region(len: usize) -> io::Result<&'static mut [u8]> {
     Ok(&mut map[skip..skip + len])
 }
 
+/// Gives the whole pages of `values` back to the system until they are used again. What is in them is lost:
+/// in a region, zeros take its place.
+pub fn give_back(values: &mut [f32]) {
+    let bytes = size_of_val(values);
+    let start = values.as_mut_ptr().cast::<u8>();
+    let skip = start.align_offset(ANY_PAGE);
+    let len = bytes.saturating_sub(skip) / ANY_PAGE * ANY_PAGE;
+    if len > 0 {
+        // SAFETY: the range begins and ends within `values` (`skip + len <= bytes`), whose borrow is
+        // exclusive: nobody else reads or writes it meanwhile. The pages stay mapped; what is read from them
+        // later is zero, or for a mapped file what is in the file, and any bytes are a valid f32. If the
+        // kernel refuses, nothing has happened.
+        unsafe { libc::madvise(start.wrapping_add(skip).cast(), len, libc::MADV_DONTNEED) };
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::memory::resident;
+    use kinglet_core::cast::view_mut;
 
     #[test]
     fn regions_are_zeroed_aligned_and_as_long_as_asked() {
@@ -77,6 +98,25 @@ mod tests {
             assert!(len < HUGE_PAGE || region.as_ptr().addr().is_multiple_of(HUGE_PAGE));
             assert!(region.iter().all(|&b| b == 0));
         }
+    }
+
+    #[test]
+    fn pages_are_given_back_and_come_anew() {
+        let values: &mut [f32] = view_mut(region(64 << 20).unwrap()).unwrap();
+        values.fill(1.0);
+        let before = resident().unwrap();
+        let last = values.len() - 1;
+        // An odd part: its first and last pages are others' too.
+        give_back(&mut values[1..last]);
+        let freed = before.saturating_sub(resident().unwrap());
+        assert!(freed > 32 << 20, "{freed} bytes");
+        assert_eq!((values[0], values[last], values[last / 2]), (1.0, 1.0, 0.0));
+        values.fill(2.0);
+        assert!(values.iter().all(|&value| value == 2.0));
+        // Less than a page: left alone.
+        give_back(&mut values[..3]);
+        give_back(&mut []);
+        assert_eq!(values[0], 2.0);
     }
 
     #[test]

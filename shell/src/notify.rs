@@ -16,6 +16,8 @@ pub struct Notify {
     /// How often it wants to hear that we are alive.
     watchdog: Option<Duration>,
     last: Instant,
+    /// The sign of life that it last heard of.
+    beat: Option<u64>,
 }
 
 impl Notify {
@@ -25,7 +27,7 @@ impl Notify {
         // Told at half the time after which systemd gives up.
         let watchdog = std::env::var("WATCHDOG_USEC").ok().and_then(|text| text.parse().ok());
         let watchdog = watchdog.filter(|us| *us > 0).map(|us: u64| Duration::from_micros(us / 2));
-        Notify { socket, watchdog, last: Instant::now() }
+        Notify { socket, watchdog, last: Instant::now(), beat: None }
     }
 
     /// Says `what`, such as `READY=1`. Nobody is told if nobody hears it.
@@ -35,12 +37,17 @@ impl Notify {
         }
     }
 
-    /// Says that we are alive, if it is time to. To be called often.
-    pub fn alive(&mut self) {
-        if self.watchdog.is_some_and(|time| self.last.elapsed() >= time) {
-            self.last = Instant::now();
+    /// Says that we are alive, if it is time to and `beat` is not what it was the last time: who does the
+    /// work may hang while the caller does not. True if a new one is missing. To be called often.
+    #[must_use]
+    pub fn alive(&mut self, beat: u64) -> bool {
+        let due = self.watchdog.is_some_and(|time| self.last.elapsed() >= time);
+        if due && self.beat != Some(beat) {
+            (self.last, self.beat) = (Instant::now(), Some(beat));
             self.say("WATCHDOG=1");
+            return false;
         }
+        due
     }
 }
 
@@ -72,16 +79,20 @@ mod tests {
         let names = [path.clone().into_os_string(), format!("@{name}").into()];
         for (listener, name) in listeners.iter().zip(&names) {
             let watchdog = Some(Duration::ZERO);
-            let mut notify = Notify { socket: open(name), watchdog, last: Instant::now() };
+            let mut notify = Notify { socket: open(name), watchdog, last: Instant::now(), beat: None };
             notify.say("READY=1");
-            notify.alive();
+            // The second one hangs.
+            assert_eq!([7, 7, 8].map(|beat| notify.alive(beat)), [false, true, false]);
+            notify.say("STOPPING=1");
             let mut buffer = [0; 64];
-            for expected in ["READY=1", "WATCHDOG=1"] {
+            for expected in ["READY=1", "WATCHDOG=1", "WATCHDOG=1", "STOPPING=1"] {
                 let len = listener.recv(&mut buffer).unwrap();
                 assert_eq!(&buffer[..len], expected.as_bytes());
             }
         }
         std::fs::remove_file(&path).unwrap();
+        let mut unwatched = Notify { socket: None, watchdog: None, last: Instant::now(), beat: None };
+        assert!(!unwatched.alive(1) && !unwatched.alive(1));
         assert!(open(OsStr::new("relative")).is_none());
     }
 }

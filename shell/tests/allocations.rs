@@ -51,7 +51,7 @@ unsafe impl GlobalAlloc for Counting {
 static COUNTING: Counting = Counting;
 
 fn sampling(flags: &[&str]) -> Sampling {
-    let mut words = Words::new(lexopt::Parser::from_args(flags), "test", "");
+    let mut words = Words::new(lexopt::Parser::from_args(flags), "test", &[]);
     let mut sampling = Sampling::default();
     while let Some(Word::Flag(flag)) = words.advance().unwrap() {
         assert!(sampling.accept(&flag, &mut words).unwrap());
@@ -139,7 +139,8 @@ impl Picker for Counted {
 /// Several replies at once allocate nothing but places for events that nobody has taken yet.
 fn on_the_thread_of_a_scheduler(model: &Model) {
     let setup = Setup { ctx: Some(512), threads: Some(1), quiet: true, ..Setup::default() };
-    let scheduler = Scheduler::start(model, &setup, Options { parallel: 2, queue: 2 }).unwrap();
+    let scheduler =
+        Scheduler::start(model, &setup, Options { parallel: 2, queue: 2, ..Options::default() }).unwrap();
     let submit = |seed: u32| {
         let counts = Arc::new(Mutex::new(Vec::with_capacity(200)));
         let (picker, salt) = (Box::new(Counted(Arc::clone(&counts))), Vec::new());

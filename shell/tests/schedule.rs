@@ -220,7 +220,7 @@ fn prefixes_are_found_in_memory_and_salts_keep_them_apart() {
 fn options_out_of_range_and_cpus_that_are_not_there_are_errors() {
     let model = open(&qwen2());
     for parallel in [0, 65] {
-        let options = Options { parallel, queue: 1 };
+        let options = Options { parallel, queue: 1, ..Options::default() };
         assert!(Scheduler::start(&model, &setup(128), options).is_err());
     }
     let bad = Setup { cpus: Some(vec![100_000]), ..setup(128) };

@@ -2,13 +2,14 @@
 
 mod common;
 
-use common::jobs::{Gate, LONG, Reply, alone, gated, job, on_disk, open, reply, setup, start, status};
+use common::jobs::{Gate, LONG, Reply, alone, ask, gated, job, on_disk, open, reply, setup, start, status};
 use common::life::{fresh, ids};
 use common::{qwen2, qwen3};
 use core::time::Duration;
 use kinglet::generate::{self, Stop};
-use kinglet::schedule::{Event, Job, SlotState, Ticket};
+use kinglet::schedule::{Event, Job, Options, Scheduler, SlotState, Ticket};
 use kinglet::session::Session;
+use std::time::Instant;
 
 #[test]
 fn one_prefix_is_computed_once_though_all_come_together() {
@@ -140,4 +141,56 @@ fn a_storm_of_jobs_of_which_many_are_cancelled_leaves_nothing_behind() {
     assert!(scheduler.stop(LONG));
     let kv = scheduler.status().kv;
     assert_eq!((kv.private, kv.shared, kv.unsaved), (0, 0, 0));
+}
+
+/// Looks until it is so.
+fn wait_until(holds: impl Fn() -> bool) {
+    let start = Instant::now();
+    while !holds() {
+        assert!(start.elapsed() < LONG);
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn memory_given_back_changes_no_reply() {
+    let model = open(&qwen3());
+    let options = Options { idle_trim: Some(Duration::from_millis(20)), ..Options::default() };
+    let scheduler = Scheduler::start(&model, &setup(512), options).unwrap();
+    let prompt = ids(300, 1);
+    let first = ask(&scheduler, job(&prompt, 40));
+    for (trims, reuse) in [(1, false), (2, true)] {
+        wait_until(|| scheduler.status().totals.trims == trims);
+        let again = ask(&scheduler, Job { reuse, ..job(&prompt, 40) });
+        assert_eq!(again.tokens, first.tokens);
+        assert_eq!(again.reused.tokens > 0, reuse);
+    }
+}
+
+#[test]
+fn an_engine_that_hangs_shows_no_sign_of_life() {
+    let model = open(&qwen2());
+    let scheduler = start(&model, &setup(128), 1, 1);
+    let gate = Gate::default();
+    let ticket = scheduler.submit(gated(&gate, 0, &[5], 1)).unwrap();
+    gate.asked(1);
+    let beat = scheduler.beat();
+    assert!(beat.is_some());
+    for _ in 0..10 {
+        scheduler.nudge();
+        std::thread::sleep(Duration::from_millis(5));
+        assert_eq!(scheduler.beat(), beat);
+    }
+    gate.let_go(1);
+    reply(&ticket);
+    // Nothing to do: only when it is asked to.
+    for _ in 0..3 {
+        let beat = scheduler.beat();
+        wait_until(|| {
+            scheduler.nudge();
+            scheduler.beat() != beat
+        });
+    }
+    scheduler.stop(LONG);
+    assert_eq!(scheduler.beat(), None);
 }

@@ -176,3 +176,89 @@ fn an_admin_shuts_it_down() {
     };
     assert_eq!(code, Some(0));
 }
+
+/// Time that the threads of a name have computed so far, in ticks of the system.
+fn ticks(server: &Server, name: &str) -> u64 {
+    let mut sum = 0;
+    for task in std::fs::read_dir(format!("/proc/{}/task", server.child.id())).unwrap() {
+        // A thread may end meanwhile.
+        let Ok(stat) = std::fs::read_to_string(task.unwrap().path().join("stat")) else { continue };
+        let (front, back) = stat.rsplit_once(") ").unwrap();
+        if front.ends_with(&format!("({name}")) {
+            sum += back.split(' ').skip(11).take(2).map(|n| n.parse::<u64>().unwrap()).sum::<u64>();
+        }
+    }
+    sum
+}
+
+/// A request with more replies than places has had its first one, and the place goes to another.
+#[test]
+fn who_waits_for_a_place_takes_no_time_from_the_engine() {
+    let server = start("--parallel 1 --queue 0");
+    let n = |value: &Value| value.as_u64().unwrap();
+    let many = r#"{"prompt": "a", "n": 8, "max_tokens": 150, "ignore_eos": true}"#;
+    let mut first = server.send("POST", "/v1/completions", "", many);
+    server.wait_status(&|status| n(&status["active"]) == 1);
+    let long = r#"{"prompt": "b b b b b b b b b b b b", "max_tokens": 8000, "ignore_eos": true}"#;
+    std::thread::scope(|scope| {
+        let asked = scope.spawn(|| {
+            loop {
+                let reply = server.post("/v1/completions", long);
+                if reply.status != 429 {
+                    break reply.status;
+                }
+                std::thread::sleep(Duration::from_millis(2));
+            }
+        });
+        let since = |least: u64| {
+            server.wait_status(&|status| {
+                let slot = &status["slots"][0];
+                n(&slot["prompt_tokens"]) > 9 && n(&slot["decoded_tokens"]) > least
+            })
+        };
+        since(0);
+        let (engine, http) = (ticks(&server, "engine"), ticks(&server, "http"));
+        since(4000);
+        let (engine, http) = (ticks(&server, "engine") - engine, ticks(&server, "http").saturating_sub(http));
+        assert!(2 * http < engine, "{http} ticks for connections, {engine} for the engine");
+        assert_eq!(asked.join().unwrap(), 200);
+    });
+    let mut text = String::new();
+    first.read_to_string(&mut text).unwrap();
+    let reply = value(text.split_once("\r\n\r\n").unwrap().1);
+    assert_eq!(reply["choices"].as_array().unwrap().len(), 8);
+}
+
+/// What is forgotten is what nobody uses, whenever it is asked for, and by however many.
+#[test]
+fn clearing_and_leaving_while_replies_are_written_change_nothing() {
+    let server = start("--parallel 2");
+    let body = r#"{"prompt": "one two three four five six seven eight nine ten", "max_tokens": 300,
+        "ignore_eos": true, "temperature": 0}"#;
+    let text =
+        || String::from(server.post("/v1/completions", body).ok()["choices"][0]["text"].as_str().unwrap());
+    let alone = text();
+    std::thread::scope(|scope| {
+        let replies: Vec<_> = (0..2).map(|_| scope.spawn(|| [text(), text(), text()])).collect();
+        let clears: Vec<_> = (0..2)
+            .map(|_| {
+                scope.spawn(|| {
+                    for _ in 0..40 {
+                        assert_eq!(server.post("/admin/api/kv/clear", "").status, 200);
+                        // Gone before it is answered, or even placed.
+                        drop(server.send("POST", "/v1/completions", "", body));
+                    }
+                })
+            })
+            .collect();
+        clears.into_iter().for_each(|thread| thread.join().unwrap());
+        for reply in replies {
+            assert_eq!(reply.join().unwrap(), [alone.as_str(); 3]);
+        }
+    });
+    server.wait_status(&|status| status["active"] == value("0") && status["queued"] == value("0"));
+    assert_eq!(metric(&server, "kinglet_jobs_failed_total "), 0);
+    server.post("/admin/api/kv/clear", "").ok();
+    let status = server.status();
+    assert_eq!(status["kv"]["free"], status["kv"]["blocks"], "{status}");
+}

@@ -33,6 +33,9 @@ fn small_endpoints_answer() {
         (&models["data"][0]["id"], &models["data"][0]["meta"]["n_ctx"]),
         (&"tiny".into(), &value("256"))
     );
+    // Anthropic's client reads it as a date.
+    let created = models["data"][0]["created_at"].as_str().unwrap();
+    assert!(created.starts_with("20") && created.len() == 20 && created.ends_with('Z'), "{created}");
     assert_eq!(server.get("/v1/models/tiny").ok()["id"], "tiny");
     assert_eq!(server.get("/v1/models/other").status, 404);
     let props = server.get("/props").ok();

@@ -7,6 +7,7 @@ pub mod fuzz_gguf;
 pub mod fuzz_http;
 pub mod fuzz_output;
 pub mod fuzz_pool;
+pub mod fuzz_request;
 pub mod fuzz_schema;
 pub mod fuzz_tokenizer;
 pub mod gguf_writer;

@@ -1,7 +1,7 @@
 //! One answer: the same bits for every instruction set, every split of the prompt, every number of
 //! threads, and whatever else is in the batch.
 
-use kinglet_core::{Chunk, Engine, KvType, Limits, Logits, SeqId};
+use kinglet_core::{Chunk, Engine, KvType, Limits, Logits, Requirements, SeqId};
 use kinglet_tests::isas::{all_isas, names};
 use kinglet_tests::model::{Model, Scoped, all_logits, bits};
 
@@ -132,5 +132,34 @@ fn truncating_is_forgetting() {
         }
         let got = bits(&all_logits(&mut engine, &Scoped(2), seq, &tokens[keep..], 16).unwrap());
         assert!(got == want[keep * model.config.vocab..], "kept {keep}");
+    }
+}
+
+/// What is in the room of a step between two steps does not show through.
+#[test]
+fn scratch_may_be_lost_between_steps() {
+    for name in ["qwen2-tiny.Q4_0.gguf", "qwen3-tiny.Q4_K_M.gguf", "qwen3vl-tiny.gguf"] {
+        let model = Model::fixture(name);
+        let tokens = prompt(75, 4, model.config.vocab);
+        for kv_type in [KvType::Q8, KvType::F32] {
+            let mut engine = model.engine(limits(kv_type));
+            let seq = engine.open().unwrap();
+            let want = bits(&all_logits(&mut engine, &Scoped(1), seq, &tokens, 7).unwrap());
+            engine.close(seq).unwrap();
+            engine.forget();
+            let seq = engine.open().unwrap();
+            let mut got = Vec::new();
+            for (i, step) in tokens.chunks(7).enumerate() {
+                got.extend(bits(&all_logits(&mut engine, &Scoped(1), seq, step, 7).unwrap()));
+                let mut lent = 0;
+                engine.lend_scratch(&mut |array| {
+                    array.fill([f32::NAN, 0.0][i % 2]);
+                    lent += size_of_val(array);
+                });
+                let all = Requirements::of(&model.config, engine.limits()).unwrap().scratch;
+                assert!(2 * lent > all && lent < all, "{lent} of {all} bytes");
+            }
+            assert!(got == want, "{name}, KV {}", kv_type.name());
+        }
     }
 }

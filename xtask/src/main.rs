@@ -5,6 +5,7 @@
 
 mod aarch64;
 mod bare;
+mod clients;
 mod count;
 mod cross;
 mod demo;
@@ -87,6 +88,11 @@ const TASKS: &[Task] = &[
         name: "page-test",
         help: "drive that page in headless Chromium; --server URL, --shots DIR",
         run: page::test,
+    },
+    Task {
+        name: "clients",
+        help: "the official Python clients and README's curl examples against the built server",
+        run: clients::main,
     },
     Task {
         name: "logs",

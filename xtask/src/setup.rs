@@ -6,7 +6,7 @@ use crate::cross::{self, Route, Target};
 use crate::mca::MCA;
 use crate::sh::{self, Failure, Outcome};
 use crate::symbols::LLVM_PACKAGE;
-use crate::{aarch64, bare, deploy, page};
+use crate::{aarch64, bare, clients, deploy, page};
 use std::ffi::OsString;
 use std::path::Path;
 use std::process::Command;
@@ -32,7 +32,8 @@ pub fn main(words: Vec<OsString>) -> Outcome {
     setup.desk();
     setup.tools()?;
     setup.ssh()?;
-    setup.pip()
+    setup.pip()?;
+    setup.venv()
 }
 
 struct Setup {
@@ -129,8 +130,8 @@ impl Setup {
         }
     }
 
-    /// The emulators of the boards' CPUs and of a whole machine, the analyser of inner loops, and the browser
-    /// that tests the page.
+    /// The emulators of the boards' CPUs and of a whole machine, the analyser of inner loops, the browser
+    /// that tests the page, and the program that the README's examples call.
     fn tools(&mut self) -> Outcome {
         let has_mca = || sh::output(MCA, &["--version"]).is_some();
         let tools = [
@@ -139,6 +140,7 @@ impl Setup {
             (LLVM_PACKAGE, has_mca),
             (page::BROWSER_PACKAGE, page::has_browser),
             (page::DRIVER_PACKAGE, page::has_driver),
+            (clients::CURL_PACKAGE, clients::has_curl),
         ];
         for (package, has) in tools {
             if has() {
@@ -189,6 +191,19 @@ impl Setup {
         self.apt(&["python3", "python3-pip"])?;
         if !self.dry_run && !has_pip() {
             return Err(Failure::new("python3-pip is installed, but `python3 -m pip` does not run"));
+        }
+        Ok(())
+    }
+
+    /// What makes the environment that the official clients are installed into.
+    fn venv(&mut self) -> Outcome {
+        if clients::has_venv() {
+            eprintln!("setup: {} is there", clients::VENV_PACKAGE);
+            return Ok(());
+        }
+        self.apt(&[clients::VENV_PACKAGE])?;
+        if !self.dry_run && !clients::has_venv() {
+            return Err(Failure::new("python3-venv is installed, but python3 cannot make environments"));
         }
         Ok(())
     }

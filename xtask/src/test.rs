@@ -2,7 +2,7 @@
 
 use crate::cross::{self, Log, Target};
 use crate::sh::{self, Failure, Outcome};
-use crate::{aarch64, bare, deploy, logs, model, page, setup, size, tidy};
+use crate::{aarch64, bare, clients, deploy, logs, model, page, setup, size, tidy};
 use core::time::Duration;
 use std::ffi::OsString;
 use std::process::Command;
@@ -54,6 +54,11 @@ const STEPS: &[Step] = &[
         name: "page-test",
         help: "the page in a headless browser, with a stand-in for the server",
         run: |_| page::test(Vec::new()),
+    },
+    Step {
+        name: "clients",
+        help: "the official Python clients and README's curl examples, with the real model",
+        run: |options| clients::check(options.no_model),
     },
     Step {
         name: "bare-run",

@@ -1,5 +1,6 @@
 //! The room of a step, split once into arrays of one role each.
 
+use super::Engine;
 use crate::cast::{Arena, RegionError};
 use crate::config::Config;
 use crate::ops::{BlockQ32, BlockQ256};
@@ -131,5 +132,17 @@ impl<'m> Scratch<'m> {
             token: arena.take(b)?,
             wanted: arena.take(b)?,
         })
+    }
+}
+
+impl Engine<'_> {
+    /// Hands out the arrays that hold something while a step is under way only, one after the other. They are
+    /// the most of the scratch. What is written there, or done to the pages (a system may take them back
+    /// until they are used again), changes no result.
+    pub fn lend_scratch(&mut self, borrow: &mut dyn FnMut(&mut [f32])) {
+        let Scratch { x, xn, q, k, v, attn, proj, gate, up, cos, sin, logits, .. } = &mut self.scratch;
+        for array in [x, xn, q, k, v, attn, proj, gate, up, cos, sin, logits] {
+            borrow(array);
+        }
     }
 }

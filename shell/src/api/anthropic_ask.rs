@@ -1,6 +1,6 @@
 //! Requests of Anthropic's API, told in the words of the other one. Must not know how they are answered.
 
-use super::ask::{Ask, stops};
+use super::ask::{Ask, Form, stops};
 use super::error::ApiError;
 use super::fields::Fields;
 use super::talk::{Choice, Talk, call, message, part_text, text_of};
@@ -44,6 +44,10 @@ pub fn messages(request: &Value, family: Family, vocab: usize) -> Result<Ask, Ap
         };
         talk.parallel = !choice.switch("disable_parallel_tool_use")?.unwrap_or(false);
     }
+    if let Some(config) = fields.get("output_config") {
+        talk.form = form(&Fields::part(config, "output_config.")?)?;
+        ask.form_field = "output_config.format";
+    }
     // Who does not ask for thinking expects none.
     talk.thinking = Some(match fields.get("thinking") {
         None => false,
@@ -55,6 +59,16 @@ pub fn messages(request: &Value, family: Family, vocab: usize) -> Result<Ask, Ap
     });
     talk.compose(family, &mut ask)?;
     Ok(ask)
+}
+
+/// What the reply must look like.
+fn form(config: &Fields<'_>) -> Result<Form, ApiError> {
+    let Some(value) = config.get("format") else { return Ok(Form::Free) };
+    let format = Fields::part(value, "output_config.format.")?;
+    match format.text("type")? {
+        Some("json_schema") => Ok(Form::Schema(format.need("schema")?.clone())),
+        _ => Err(format.wrong("type", "must be json_schema")),
+    }
 }
 
 fn one_message(i: usize, said: &Value, family: Family, out: &mut Vec<Value>) -> Result<(), ApiError> {

@@ -81,6 +81,8 @@ pub struct Ask {
     pub salt: Option<String>,
     /// What the reply must look like.
     pub form: Form,
+    /// The field that says so, in the request's API.
+    pub form_field: &'static str,
     /// Whether tool calls are looked for in the reply.
     pub tools: bool,
     /// Whether the model must not call tools, though it knows them.
@@ -122,6 +124,7 @@ impl Ask {
             reuse: fields.switch("cache_prompt")?.unwrap_or(true),
             salt: fields.text("cache_salt")?.map(String::from),
             form: Form::Free,
+            form_field: "response_format",
             tools: false,
             no_calls: false,
             one_call: false,

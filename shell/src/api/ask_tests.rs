@@ -247,6 +247,20 @@ fn the_other_api_says_the_same_in_other_words() {
     ] {
         assert_eq!(read(more).unwrap_err().param.as_deref(), Some(param), "{more}");
     }
+    let formed = |more: &str| read(&format!(r#", "output_config": {{"format": {{{more}}}}}"#));
+    let ask = formed(r#""type": "json_schema", "schema": {"type": "object"}"#).unwrap();
+    assert_eq!(ask.form, Form::Schema(value(r#"{"type": "object"}"#)));
+    assert_eq!(ask.form_field, "output_config.format");
+    assert_eq!(read(r#", "output_config": {"effort": "low"}"#).unwrap().form, Form::Free);
+    for (more, param) in [
+        (r#""type": "xml""#, "output_config.format.type"),
+        (r#""type": "json_schema""#, "output_config.format.schema"),
+    ] {
+        assert_eq!(formed(more).unwrap_err().param.as_deref(), Some(param), "{more}");
+    }
+    let both = r#", "tools": [{"name": "x", "input_schema": {}}], "output_config": {"format":
+        {"type": "json_schema", "schema": {}}}"#;
+    assert_eq!(read(both).unwrap_err().param.as_deref(), Some("output_config.format"));
     let image = r#"{"messages": [{"role": "user", "content": [{"type": "image", "source": {}}]}]}"#;
     assert!(messages(&value(image), Qwen3, 100).unwrap_err().message.contains("no vision model"));
 }

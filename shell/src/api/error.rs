@@ -3,6 +3,13 @@
 use super::json::Json;
 use crate::failure::Failure;
 
+/// The client did not wait for the end; the number is nginx's.
+pub const GONE: u16 = 499;
+
+/// Longest message and longest name of a field in characters: parts of them may be the request's own words,
+/// and nobody needs all of those back.
+const LONGEST: (usize, usize) = (1000, 200);
+
 /// Whose manner errors and replies are written in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Manner {
@@ -30,12 +37,17 @@ pub struct ApiError {
 impl ApiError {
     /// An error with an HTTP status.
     pub fn new(status: u16, message: impl Into<String>) -> ApiError {
-        ApiError { status, code: None, param: None, message: message.into(), retry_after: None }
+        let mut message = message.into();
+        cut(&mut message, LONGEST.0);
+        ApiError { status, code: None, param: None, message, retry_after: None }
     }
 
     /// The field `param` of a request is wrong: 400. The message begins with its name.
     pub fn field(param: &str, what: &str) -> ApiError {
-        ApiError { param: Some(String::from(param)), ..ApiError::new(400, [param, what].join(": ")) }
+        let mut param = String::from(param);
+        cut(&mut param, LONGEST.1);
+        let message = [&param, what].join(": ");
+        ApiError { param: Some(param), ..ApiError::new(400, message) }
     }
 
     /// With a short name.
@@ -84,9 +96,22 @@ impl ApiError {
     }
 }
 
+fn cut(text: &mut String, most: usize) {
+    if let Some((at, _)) = text.char_indices().nth(most) {
+        text.truncate(at);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_request_does_not_get_all_its_words_back() {
+        let error = ApiError::field(&"ä".repeat(5000), &"b".repeat(5000));
+        assert_eq!(error.param, Some("ä".repeat(200)));
+        assert_eq!(error.message, format!("{}: {}", "ä".repeat(200), "b".repeat(798)));
+    }
 
     #[test]
     fn errors_have_the_shape_that_clients_know() {

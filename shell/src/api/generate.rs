@@ -48,12 +48,15 @@ impl Kind {
     }
 }
 
+/// Reads the body of a request.
+pub(super) type Body<'b> = &'b dyn Fn() -> Result<Value, ApiError>;
+
 impl Api {
     /// Replies to a request; None if the reply was a stream.
     pub(super) fn generate(
         &self,
         kind: Kind,
-        request: &Value,
+        body: Body<'_>,
         key: Option<Hash>,
         client: &mut Client<'_>,
         told: &mut Told,
@@ -68,7 +71,7 @@ impl Api {
             time: Duration::ZERO,
             ended: start,
         });
-        let answered = self.reply(kind, request, key, client, record, &mut told.prompt);
+        let answered = self.reply(kind, body, key, client, record, &mut told.prompt);
         record.time = start.elapsed();
         record.ended = Instant::now();
         answered
@@ -77,18 +80,14 @@ impl Api {
     fn reply(
         &self,
         kind: Kind,
-        request: &Value,
+        body: Body<'_>,
         key: Option<Hash>,
         client: &mut Client<'_>,
         record: &mut Record,
         logged: &mut Option<String>,
     ) -> Result<Option<Answer>, ApiError> {
         let served = self.ready()?;
-        let ask = match kind {
-            Kind::Chat => chat_ask::chat(request, served.family, served.vocab())?,
-            Kind::Text => chat_ask::completion(request, served.vocab())?,
-            Kind::Messages => anthropic_ask::messages(request, served.family, served.vocab())?,
-        };
+        let ask = ask(kind, body, served)?;
         if let Some(name) = &ask.model
             && self.options.strict_model
             && *name != served.name
@@ -113,6 +112,16 @@ impl Api {
         };
         run.sum_up(record);
         done
+    }
+}
+
+/// What is asked for. The request's JSON, which may be large, goes before the reply begins.
+fn ask(kind: Kind, body: Body<'_>, served: &Served) -> Result<Ask, ApiError> {
+    let request = body()?;
+    match kind {
+        Kind::Chat => chat_ask::chat(&request, served.family, served.vocab()),
+        Kind::Text => chat_ask::completion(&request, served.vocab()),
+        Kind::Messages => anthropic_ask::messages(&request, served.family, served.vocab()),
     }
 }
 

@@ -29,7 +29,9 @@ impl Log {
     /// unless `quiet`.
     pub fn add(&self, request: &Request, status: u16, told: &Told, quiet: bool) {
         let path: String = request.path.chars().take(100).collect();
-        let (peer, method, path) = (&request.peer, &request.method, path.escape_debug());
+        // Any word can be a method.
+        let method = request.method.get(..20).unwrap_or(&request.method);
+        let (peer, path) = (&request.peer, path.escape_debug());
         let mut line = format!("{peer} {method} {path} {status}");
         if let Some(record) = &told.record {
             let (usage, ms) = (&record.usage, record.time.as_millis());

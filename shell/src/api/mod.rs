@@ -1,9 +1,10 @@
 //! The APIs over HTTP: OpenAI's, Anthropic's, llama.cpp's smaller ones, and our own under `/admin`. Which
-//! path is whose, who may ask, and what goes into the log. Must not know sockets, or how replies are computed.
+//! path is whose, who may ask, what goes into the log. Must not know sockets, or how replies are computed.
 
 pub mod anthropic_ask;
 pub mod ask;
 pub mod auth;
+pub mod body;
 pub mod chat_ask;
 pub mod chat_reply;
 pub mod client;
@@ -27,9 +28,10 @@ pub mod text_reply;
 use crate::http::{Reply, Request, Service};
 use crate::page;
 use auth::{Caller, Keys, own_pages_only};
+use body::parse;
 use client::{Answer, Client};
 use core::sync::atomic::{AtomicBool, Ordering};
-use error::{ApiError, Manner};
+use error::{ApiError, GONE, Manner};
 use generate::Kind;
 use log::{Log, Told};
 use records::Records;
@@ -154,7 +156,7 @@ impl Api {
                 return Ok(Some(Answer::json(body)));
             }
         };
-        self.generate(kind, &body()?, key, client, told)
+        self.generate(kind, &body, key, client, told)
     }
 
     /// Endpoints that need no engine.
@@ -242,12 +244,6 @@ impl Api {
     }
 }
 
-/// The body of a request.
-fn parse(body: &[u8]) -> Result<Value, ApiError> {
-    serde_json::from_slice(body)
-        .map_err(|e| ApiError::new(400, ["the body is no JSON: ", &e.to_string()].concat()))
-}
-
 impl Service for Api {
     fn answer(&self, request: &Request, reply: Reply<'_>) {
         let manner =
@@ -262,6 +258,9 @@ impl Service for Api {
         let status = client.status;
         if let Some(record) = &mut told.record {
             record.status = status;
+            if status == GONE {
+                record.finish = "cancelled";
+            }
         }
         self.log.add(request, status, &told, self.options.quiet);
         self.records.add(status, told.record);

@@ -3,7 +3,7 @@
 
 use super::ask::Ask;
 use super::client::Gone;
-use super::error::ApiError;
+use super::error::{ApiError, GONE};
 use super::outcome::{Finish, Listener, Told, Usage};
 use super::records::Record;
 use super::served::Served;
@@ -52,9 +52,9 @@ struct Lane {
 }
 
 impl From<Gone> for ApiError {
-    /// Nobody hears of it; the number is nginx's, for the log.
+    /// Nobody hears of it, but for the log.
     fn from(_: Gone) -> ApiError {
-        ApiError::new(499, "the client has gone")
+        ApiError::new(GONE, "the client has gone")
     }
 }
 
@@ -93,7 +93,7 @@ impl<'s> Run<'s> {
         if let Some(long) = prompts.iter().find(|prompt| prompt.len() > ctx) {
             return Err(refused(Refused::TooLong { tokens: long.len(), ctx }));
         }
-        let grammar = served.grammar(&ask.form)?;
+        let grammar = served.grammar(ask)?;
         let seed = ask.seed.unwrap_or_else(crate::sampling::random_seed);
         let wanted = Wanted {
             stops: &ask.stops,
@@ -171,6 +171,10 @@ impl<'s> Run<'s> {
                 return Ok(());
             }
             let mut patience = if open == 1 { LOOK } else { LOOK_AMONG_MANY };
+            if !self.lanes.iter().any(|lane| !lane.ended && lane.ticket.is_some()) {
+                // All that are left wait for a place, and nobody tells them of one.
+                std::thread::sleep(patience);
+            }
             for i in 0..self.lanes.len() {
                 while !self.lanes[i].ended {
                     let Some(event) = self.lanes[i].ticket.as_ref().and_then(|t| t.next(patience)) else {

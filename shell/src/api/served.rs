@@ -114,15 +114,15 @@ impl Served {
         text
     }
 
-    /// The grammar of a form.
+    /// The grammar of the form that is asked for.
     ///
     /// # Errors
     /// A schema that says what cannot be held to.
-    pub fn grammar(&self, form: &Form) -> Result<Option<Arc<Grammar>>, ApiError> {
-        let (grammar, param) = match form {
+    pub fn grammar(&self, ask: &Ask) -> Result<Option<Arc<Grammar>>, ApiError> {
+        let (grammar, param) = match &ask.form {
             Form::Free => return Ok(None),
             Form::Object => (Ok(Grammar::json_object()), ""),
-            Form::Schema(schema) => (Grammar::schema(schema), "response_format"),
+            Form::Schema(schema) => (Grammar::schema(schema), ask.form_field),
             Form::Calls { tools, one } => (Grammar::tool_calls(tools, true, *one), "tools"),
         };
         let wrong =

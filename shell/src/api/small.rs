@@ -7,6 +7,7 @@ use super::error::ApiError;
 use super::fields::{Fields, as_ids};
 use super::json::Json;
 use super::served::Served;
+use crate::http::date::timestamp;
 use serde_json::Value;
 
 /// A model, as OpenAI's and Anthropic's clients know it.
@@ -14,6 +15,9 @@ fn write_model(json: &mut Json, served: &Served) {
     let config = served.scheduler.config();
     json.put("id", &served.name).put("object", "model").put_number("created", served.created);
     json.put("owned_by", "kinglet").put("type", "model").put("display_name", &served.name);
+    let mut created = String::new();
+    timestamp(served.created, &mut created);
+    json.put("created_at", &created);
     json.key("meta").open('{').put_number("n_vocab", config.vocab as u64);
     json.put_number("n_ctx", served.scheduler.ctx() as u64)
         .put_number("n_ctx_train", served.train_ctx as u64);

@@ -62,7 +62,7 @@ impl Talk {
         }
         if !tools.is_empty() && self.choice != Choice::Never && self.form != Form::Free {
             let what = "a form of the reply and tools do not go together; use tool_choice none";
-            return Err(ApiError::field("response_format", what));
+            return Err(ApiError::field(ask.form_field, what));
         }
         ask.tools = !tools.is_empty() && self.choice != Choice::Never;
         ask.no_calls = !tools.is_empty() && self.choice == Choice::Never;

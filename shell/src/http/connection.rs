@@ -6,11 +6,15 @@ use super::server::Shared;
 use super::wire::{Lost, Wire};
 use super::{Reply, Request, time_for};
 use core::panic::AssertUnwindSafe;
+use core::sync::atomic::Ordering;
 use std::io::PipeReader;
 use std::os::fd::OwnedFd;
 use std::panic::catch_unwind;
 use std::sync::Arc;
 use std::time::Instant;
+
+/// Up to this size a body is short: those of all connections together are not much.
+const SHORT_BODY: usize = 64 << 10;
 
 /// How far the answer to the current request has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,6 +39,10 @@ pub struct Connection {
     /// Whether there may be another request after the current one.
     pub(super) keep: bool,
     pub(super) state: State,
+    /// Whether something could not be sent whole.
+    pub(super) broken: bool,
+    /// What the current request's body adds to [`Shared::bodies`].
+    held: usize,
 }
 
 /// Why there is no request.
@@ -65,7 +73,17 @@ impl Connection {
     /// Around a socket that was just accepted.
     pub fn new(socket: OwnedFd, peer: String, stop: Arc<PipeReader>, shared: Arc<Shared>) -> Connection {
         let wire = Wire::new(socket, stop);
-        Connection { wire, shared, peer, is_head: false, minor: 1, keep: false, state: State::Waiting }
+        Connection {
+            wire,
+            shared,
+            peer,
+            is_head: false,
+            minor: 1,
+            keep: false,
+            state: State::Waiting,
+            broken: false,
+            held: 0,
+        }
     }
 
     /// Answers requests until one side has enough.
@@ -118,6 +136,7 @@ impl Connection {
     /// Waits for the next request and reads it whole.
     fn request(&mut self) -> Result<Request, End> {
         (self.is_head, self.minor, self.keep, self.state) = (false, 1, false, State::Waiting);
+        self.let_go();
         let idle = self.shared.idle_time();
         // No request has begun: there is nobody to tell.
         self.wire.rest(Instant::now() + idle).map_err(|_| End::Gone)?;
@@ -164,6 +183,7 @@ impl Connection {
         }
         loop {
             let used = decoder.push(self.wire.bytes(), &mut body)?;
+            self.hold(body.len())?;
             self.wire.take(used);
             if decoder.is_done() {
                 return Ok(body);
@@ -172,6 +192,30 @@ impl Connection {
             let deadline = deadline.min(Instant::now() + limits.body_time);
             self.wire.fill(deadline).map_err(|why| lost(why, "the body did not come in time"))?;
         }
+    }
+}
+
+impl Connection {
+    /// Counts a body of so many bytes among all.
+    fn hold(&mut self, bytes: usize) -> Result<(), Fault> {
+        let more = if bytes > SHORT_BODY { bytes - self.held } else { 0 };
+        self.held += more;
+        let before = self.shared.bodies.fetch_add(more, Ordering::Relaxed);
+        if more > 0 && before.saturating_add(more) > self.shared.limits.bodies_bytes {
+            return Err(Fault { status: 503, what: "too much is being sent at a time" });
+        }
+        Ok(())
+    }
+
+    /// The body is no longer there.
+    fn let_go(&mut self) {
+        self.shared.bodies.fetch_sub(core::mem::take(&mut self.held), Ordering::Relaxed);
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        self.let_go();
     }
 }
 

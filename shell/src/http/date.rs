@@ -1,4 +1,4 @@
-//! The `Date` header (RFC 9110, 5.6.7). Must not know what time it is.
+//! Times as text: the `Date` header (RFC 9110, 5.6.7), and those in JSON. Must not know what time it is.
 
 /// `Sun, 06 Nov 1994 08:49:37 GMT` of seconds since 1970.
 pub fn date(seconds: u64, out: &mut String) {
@@ -8,6 +8,29 @@ pub fn date(seconds: u64, out: &mut String) {
         " Dec ",
     ];
     let (days, second) = (seconds / 86_400, seconds % 86_400);
+    let (year, month, day) = calendar(days);
+    out.push_str(DAYS[(days % 7) as usize]);
+    digits(day, 2, out);
+    out.push_str(MONTHS[month as usize]);
+    digits(year, 4, out);
+    clock(second, ' ', out);
+    out.push_str(" GMT");
+}
+
+/// `1994-11-06T08:49:37Z` (RFC 3339) of seconds since 1970, as JSON has it.
+pub fn timestamp(seconds: u64, out: &mut String) {
+    let (year, month, day) = calendar(seconds / 86_400);
+    digits(year, 4, out);
+    for part in [month + 1, day] {
+        out.push('-');
+        digits(part, 2, out);
+    }
+    clock(seconds % 86_400, 'T', out);
+    out.push('Z');
+}
+
+/// Year, month from 0 on and day from 1 on of days since 1970.
+fn calendar(days: u64) -> (u64, u64, u64) {
     // Years that begin in March, in eras of 400, so that the day that some years lack is a year's last
     // (Howard Hinnant, "chrono-compatible low-level date algorithms").
     let shifted = days + 719_468;
@@ -17,17 +40,15 @@ pub fn date(seconds: u64, out: &mut String) {
     let month = (5 * day + 2) / 153;
     let day = day - (153 * month + 2) / 5 + 1;
     let month = (month + 2) % 12;
-    let year = era * 400 + year + u64::from(month < 2);
+    (era * 400 + year + u64::from(month < 2), month, day)
+}
 
-    out.push_str(DAYS[(days % 7) as usize]);
-    digits(day, 2, out);
-    out.push_str(MONTHS[month as usize]);
-    digits(year, 4, out);
-    for (part, before) in [(second / 3600, ' '), (second / 60 % 60, ':'), (second % 60, ':')] {
+/// Hours, minutes and seconds of a day's second.
+fn clock(second: u64, before: char, out: &mut String) {
+    for (part, before) in [(second / 3600, before), (second / 60 % 60, ':'), (second % 60, ':')] {
         out.push(before);
         digits(part, 2, out);
     }
-    out.push_str(" GMT");
 }
 
 /// The last `count` decimal digits of a number.
@@ -58,5 +79,19 @@ mod tests {
         assert_eq!(of(1_709_251_200), "Fri, 01 Mar 2024 00:00:00 GMT");
         assert_eq!(of(4_107_542_399), "Sun, 28 Feb 2100 23:59:59 GMT");
         assert_eq!(of(4_107_542_400), "Mon, 01 Mar 2100 00:00:00 GMT");
+    }
+
+    #[test]
+    fn timestamps_are_the_same_dates() {
+        for (seconds, text) in [
+            (0, "1970-01-01T00:00:00Z"),
+            (784_111_777, "1994-11-06T08:49:37Z"),
+            (951_782_400, "2000-02-29T00:00:00Z"),
+            (1_735_689_599, "2024-12-31T23:59:59Z"),
+        ] {
+            let mut out = String::new();
+            timestamp(seconds, &mut out);
+            assert_eq!(out, text);
+        }
     }
 }

@@ -8,7 +8,7 @@
 
 pub mod body;
 mod connection;
-mod date;
+pub mod date;
 pub mod head;
 mod headers;
 mod listener;
@@ -35,6 +35,8 @@ pub struct Limits {
     pub headers: usize,
     /// Most bytes of a request's body.
     pub body_bytes: usize,
+    /// Most bytes of all bodies together, but for short ones: who brings more is told to come again.
+    pub bodies_bytes: usize,
     /// Most connections at a time; others are told to come again.
     pub connections: usize,
     /// Longest time from the first byte of a head to its last.
@@ -54,6 +56,7 @@ impl Default for Limits {
             header_bytes: 16 << 10,
             headers: 100,
             body_bytes: 16 << 20,
+            bodies_bytes: 64 << 20,
             connections: 256,
             head_time: Duration::from_secs(10),
             body_time: Duration::from_secs(30),

@@ -209,6 +209,12 @@ fn reason(status: u16) -> &'static str {
 
 impl Connection {
     fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
-        self.wire.write(bytes, self.shared.limits.write_time)
+        if self.broken {
+            // The client would take it for what is missing.
+            return Err(io::ErrorKind::BrokenPipe.into());
+        }
+        let sent = self.wire.write(bytes, self.shared.limits.write_time);
+        self.broken = sent.is_err();
+        sent
     }
 }

@@ -6,7 +6,7 @@ use super::listener::Listener;
 use super::{Bind, Limits, Service};
 use crate::failure::Failure;
 use crate::thread::Thread;
-use core::sync::atomic::{AtomicBool, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use core::time::Duration;
 use std::io::{PipeReader, PipeWriter, pipe};
 use std::os::fd::OwnedFd;
@@ -35,6 +35,8 @@ pub struct Shared {
     /// Who answers.
     pub service: Arc<dyn Service>,
     stopping: AtomicBool,
+    /// Bytes of long bodies, whole or not, whose requests are not answered yet.
+    pub(super) bodies: AtomicUsize,
     /// Open connections.
     open: Mutex<usize>,
     /// Told when one ends.
@@ -74,6 +76,7 @@ impl Server {
             limits,
             service,
             stopping: AtomicBool::new(false),
+            bodies: AtomicUsize::new(0),
             open: Mutex::new(0),
             fewer: Condvar::new(),
         });

@@ -5,6 +5,7 @@ use super::run::Run;
 use super::status::{KvCounts, Last, Slot, Status, Totals};
 use crate::failure::Failure;
 use crate::store;
+use core::sync::atomic::AtomicU64;
 use core::time::Duration;
 use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard};
@@ -98,6 +99,8 @@ pub(super) struct Desk {
     /// For everybody else.
     news: Condvar,
     pub view: Mutex<View>,
+    /// Passes of the engine's thread through its loop.
+    pub beats: AtomicU64,
 }
 
 impl Desk {
@@ -108,7 +111,13 @@ impl Desk {
             slots: vec![Slot::default(); parallel],
             ..View::default()
         };
-        Desk { state: Mutex::new(state), work: Condvar::new(), news: Condvar::new(), view: Mutex::new(view) }
+        Desk {
+            state: Mutex::new(state),
+            work: Condvar::new(),
+            news: Condvar::new(),
+            view: Mutex::new(view),
+            beats: AtomicU64::new(0),
+        }
     }
 
     /// The state, locked. Nobody does anything slow meanwhile.

@@ -8,6 +8,7 @@ mod greedy;
 mod leave;
 mod meter;
 mod pace;
+mod pulse;
 mod room;
 mod run;
 mod status;
@@ -48,11 +49,13 @@ pub struct Options {
     pub parallel: usize,
     /// Jobs that wait beyond those; one more is refused.
     pub queue: usize,
+    /// Memory that steps alone need is given back when there was none for so long.
+    pub idle_trim: Option<Duration>,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Options { parallel: 4, queue: 64 }
+        Options { parallel: 4, queue: 64, idle_trim: Some(Duration::from_secs(600)) }
     }
 }
 
@@ -219,7 +222,7 @@ impl Scheduler {
                 Err(failure) => return theirs.set_ready(Err(failure)),
             };
             parts.tell_ready(&setup);
-            let worker = Worker::new(&theirs, parts, pool, setup, parallel);
+            let worker = Worker::new(&theirs, parts, pool, setup, options);
             theirs.set_ready(Ok(()));
             worker.run();
         };

@@ -52,6 +52,8 @@ pub struct Totals {
     pub failed: u64,
     /// How often a job had to give its blocks to others for a while.
     pub preempted: u64,
+    /// How often memory was given back because nothing was to be done.
+    pub trims: u64,
     /// Tokens of prompts.
     pub prompt_tokens: u64,
     /// Of those, found in memory or on disk.

@@ -1,10 +1,12 @@
 //! The engine's thread: what it has and what it does between steps. Must not know what is in a step.
 
 use super::FLUSH_PATIENCE;
+use super::Options;
 use super::desk::{Desk, hold};
 use super::leave::Leaving;
 use super::meter::Meter;
 use super::pace::Pace;
+use super::pulse::Idle;
 use super::run::Run;
 use super::status::look;
 use super::step::Share;
@@ -25,9 +27,6 @@ const LOOK: Duration = Duration::from_millis(100);
 const TICK: Duration = Duration::from_millis(10);
 /// How long to sleep where there is nothing to do, but the disk may be tried again.
 const NAP: Duration = Duration::from_secs(1);
-/// How long otherwise.
-const SLEEP: Duration = Duration::from_secs(60);
-
 /// The tokens of a job that is over.
 pub(super) struct Recent {
     pub root: BlockId,
@@ -63,11 +62,13 @@ pub(super) struct Worker {
     pub replies: Meter,
     /// Whether a job was cancelled because of [`super::Scheduler::stop`].
     pub cut: bool,
+    pub idle: Idle,
     looked: Instant,
 }
 
 impl Worker {
-    pub fn new(desk: &Arc<Desk>, parts: Parts, pool: Pool, setup: Setup, parallel: usize) -> Worker {
+    pub fn new(desk: &Arc<Desk>, parts: Parts, pool: Pool, setup: Setup, options: Options) -> Worker {
+        let parallel = options.parallel;
         let vocab = parts.engine.config().vocab;
         let mut worker = Worker {
             desk: Arc::clone(desk),
@@ -88,6 +89,7 @@ impl Worker {
             prompts: Meter::default(),
             replies: Meter::default(),
             cut: false,
+            idle: Idle::new(options.idle_trim),
             looked: Instant::now(),
         };
         hold(&worker.desk.view).folder = worker.cache.store().map(|store| store.folder().to_string());
@@ -98,6 +100,7 @@ impl Worker {
     /// Works until [`super::Scheduler::stop`].
     pub fn run(mut self) {
         loop {
+            self.beat();
             self.clear();
             self.drop_cancelled();
             self.admit();
@@ -105,6 +108,7 @@ impl Worker {
                 if self.rest() { continue } else { break }
             }
             self.step();
+            self.idle.end();
             self.settle();
             if self.looked.elapsed() >= LOOK {
                 self.show();
@@ -138,6 +142,7 @@ impl Worker {
         if !more || self.looked.elapsed() >= LOOK {
             self.show();
         }
+        let trim_in = if more { TICK } else { self.trim() };
         let desk = Arc::clone(&self.desk);
         let state = desk.state();
         if !state.queue.is_empty() || state.clears_asked != state.clears_done {
@@ -145,8 +150,8 @@ impl Worker {
         }
         let mut most = match self.cache.store() {
             _ if more => TICK,
-            Some(_) => NAP,
-            None => SLEEP,
+            Some(_) => NAP.min(trim_in),
+            None => trim_in,
         };
         if let Some(stop) = state.stop {
             if !more || stop.elapsed() > FLUSH_PATIENCE {

@@ -33,7 +33,7 @@ pub fn on_disk(ctx: usize, dir: &Path) -> Setup {
 }
 
 pub fn start(model: &Model, setup: &Setup, parallel: usize, queue: usize) -> Scheduler {
-    Scheduler::start(model, setup, Options { parallel, queue }).unwrap()
+    Scheduler::start(model, setup, Options { parallel, queue, ..Options::default() }).unwrap()
 }
 
 pub fn job(prompt: &[u32], most: usize) -> Job {

@@ -4,6 +4,7 @@
 pub mod cache;
 pub mod jobs;
 pub mod life;
+pub mod load;
 pub mod server;
 
 use flate2::read::GzDecoder;

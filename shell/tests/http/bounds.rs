@@ -145,11 +145,60 @@ fn clients_that_do_not_read_are_cut_off() {
     drop(client);
 }
 
+/// Half a piece is the last that is sent: what came behind it would be taken for its rest.
+#[test]
+fn nothing_follows_what_could_not_be_sent_whole() {
+    let served = Served::new(Limits { write_time: SOON, ..Limits::default() });
+    let mut client = Client::new(&served.address);
+    client.send(request("GET /stubborn", "", "") + &request("GET /next", "", ""));
+    assert_eq!(client.head().status, 200);
+    served.odd.wait_for("late");
+    // There is room again.
+    client.skip(500_000);
+    served.odd.note("open");
+    served.odd.wait_for("no more");
+    let rest = client.rest();
+    assert!(rest.ends_with('x') || rest.ends_with("\r\n"), "{:?}", rest.get(rest.len() - 60..));
+    assert!(!rest.contains("more") && !rest.contains("HTTP/1.1"));
+    served.wait_for_connections(0);
+}
+
 #[test]
 fn large_answers_arrive_whole() {
     let served = Served::new(Limits::default());
     let mut client = Client::new(&served.address);
     for len in [0, 1, 16_384, 16_385, 5_000_000] {
         assert_eq!(client.ask(&request(&format!("GET /large?{len}"), "", "")).body.len(), len);
+    }
+}
+
+/// A body whose request is not answered yet takes memory, whoever sent it.
+#[test]
+fn bodies_are_bounded_together() {
+    let limits = Limits { body_bytes: 200_000, bodies_bytes: 300_000, ..Limits::default() };
+    let served = Served::new(limits);
+    let (long, begin) = ("x".repeat(199_999), Instant::now());
+    let mut first = Client::new(&served.address);
+    first.send(format!("POST /a HTTP/1.1\r\nHost: h\r\nContent-Length: 200000\r\n\r\n{long}"));
+    let post = |body: &str| {
+        let mut client = Client::new(&served.address);
+        let _ = client.try_send(request("POST /b", "", body));
+        client.answer().status
+    };
+    // It is not known when the first has come.
+    while post(&long) != 503 {
+        assert!(begin.elapsed() < PATIENCE);
+    }
+    // Short ones are always welcome, and the one that is there is answered.
+    assert_eq!(post(&"x".repeat(60_000)), 200);
+    assert_eq!(first.ask("x").status, 200);
+    // What is over takes no memory, nor what was refused.
+    while post(&long) != 200 {
+        assert!(begin.elapsed() < PATIENCE);
+    }
+    first.send(format!("POST /a HTTP/1.1\r\nHost: h\r\nContent-Length: 200000\r\n\r\n{long}"));
+    drop(first);
+    while post(&long) != 200 {
+        assert!(begin.elapsed() < PATIENCE);
     }
 }

@@ -90,6 +90,11 @@ impl Client {
         }
     }
 
+    /// Reads so many bytes of anything.
+    pub fn skip(&mut self, len: usize) {
+        self.take(len);
+    }
+
     fn take(&mut self, len: usize) -> String {
         while self.bytes.len() < len {
             assert!(self.more(), "cut off after {:?}", String::from_utf8_lossy(&self.bytes));

@@ -88,6 +88,15 @@ impl Service for Odd {
                     }
                 }
             }
+            // Goes on though a piece could not be sent whole.
+            "/stubborn" => reply.stream(200, &[TEXT]).and_then(|mut stream| {
+                while stream.write(&[b'x'; 65_536]).is_ok() {}
+                self.note("late");
+                self.wait_for("open");
+                assert!(stream.write(b"more").is_err());
+                self.note("no more");
+                stream.finish()
+            }),
             _ => {
                 let Request { method, path, query, peer, .. } = request;
                 let mut body = format!("{method} {path} {query} {}\n", peer == "unix").into_bytes();

@@ -1,11 +1,12 @@
 //! The step `deploy`: `cargo xtask deploy` against a real ssh server on this machine.
 //!
 //! The remote is this machine under another PATH: the binary runs under `qemu-aarch64`, and stand-ins
-//! take the place of `systemctl` (which runs the unit's command), `cat` and `df`, the last two only
-//! while a file says so.
+//! take the place of `systemctl` (behind which [`Systemd`] runs the service), `cat` and `df`, the last two
+//! only while a file says so. What becomes of the service is in [`super::service_check`].
 
-use super::sshd::Sshd;
-use super::stand_ins::{CAT, DF, MISCOUNTS, SYSTEMCTL, ends_with_1};
+use super::sshd::{self, Sshd};
+use super::stand_ins::{CAT, DEAF, DF, DIES, MISCOUNTS, SYSTEMCTL, ends_with_1};
+use super::systemd::Systemd;
 use crate::aarch64::{self, CPUS, FIXTURES, QEMU};
 use crate::cross::Target;
 use crate::model;
@@ -36,24 +37,30 @@ pub fn check() -> Outcome {
     outcome
 }
 
-struct Rehearsal {
+/// A remote, and what is deployed there.
+pub(super) struct Rehearsal {
     sshd: Sshd,
+    pub systemd: Systemd,
     /// Stands for the remote's file system.
-    remote: PathBuf,
+    pub remote: PathBuf,
+    /// Stands for the service's folder.
+    pub state: PathBuf,
     /// Where stand-ins look for files that change what they do, and log.
-    flags: PathBuf,
-    model: PathBuf,
+    pub flags: PathBuf,
+    pub model: PathBuf,
     /// The program for the boards: built by the first deploy without `--binary`, then only sent.
-    built: PathBuf,
+    pub built: PathBuf,
     /// A program that ends with 1.
-    broken: PathBuf,
+    pub broken: PathBuf,
+    /// Of the service.
+    pub port: u16,
 }
 
 /// How a deploy ended.
-struct Ended {
-    code: Option<i32>,
-    stdout: String,
-    stderr: String,
+pub(super) struct Ended {
+    pub code: Option<i32>,
+    pub stdout: String,
+    pub stderr: String,
 }
 
 impl Rehearsal {
@@ -76,11 +83,17 @@ impl Rehearsal {
         script("cat", CAT)?;
         script("df", DF)?;
         script("miscounts", MISCOUNTS)?;
+        script("dies", DIES)?;
+        script("deaf", DEAF)?;
         let broken = folder.join("broken");
         fs::write(&broken, ends_with_1()).context(broken.display())?;
         let model = aarch64::unpacked(FIXTURES[0], folder)?;
         let built = sh::target_dir()?.join("dist").join(Target::Aarch64.triple()).join("kinglet");
-        Ok(Rehearsal { sshd: Sshd::start(&server, &commands)?, remote, flags, model, built, broken })
+        let (state, units) = (folder.join("state"), remote.join("units"));
+        let path = format!("{}:{}", commands.display(), std::env::var("PATH").unwrap_or_default());
+        let systemd = Systemd::start(&flags, &units, &state, path)?;
+        let (sshd, port) = (Sshd::start(&server, &commands)?, sshd::free_port()?);
+        Ok(Rehearsal { sshd, systemd, remote, state, flags, model, built, broken, port })
     }
 
     fn run(&mut self) -> Outcome {
@@ -88,7 +101,9 @@ impl Rehearsal {
         self.a_first_deploy_that_fails_leaves_nothing()?;
         self.the_first_deploy_works()?;
         self.the_model_is_sent_once()?;
+        self.flags_are_the_users()?;
         self.a_broken_binary_is_rolled_back()?;
+        self.a_service_that_does_not_answer_is_rolled_back()?;
         self.a_replaced_model_comes_back()?;
         self.other_logits_are_rolled_back()?;
         self.a_damaged_transfer_is_noticed()?;
@@ -97,7 +112,7 @@ impl Rehearsal {
     }
 
     /// Runs the task as a user would, with `more` words.
-    fn deploy(&self, more: &[&str]) -> Outcome<Ended> {
+    pub(super) fn deploy(&self, more: &[&str]) -> Outcome<Ended> {
         let mut command = Command::new(std::env::current_exe().context("cannot find my own program")?);
         command.arg("deploy").arg(&self.sshd.destination);
         command.arg("--ssh-config").arg(self.sshd.file("ssh_config"));
@@ -111,20 +126,24 @@ impl Rehearsal {
         Ok(Ended { code, stdout, stderr })
     }
 
-    /// The same with the key that the server knows and an emulator.
-    fn deploy_with(&self, more: &[&str]) -> Outcome<Ended> {
+    /// The same with the key that the server knows and an emulator, of the name `qemu` on the remote.
+    pub(super) fn deploy_under(&self, qemu: &str, more: &[&str]) -> Outcome<Ended> {
         let key = self.sshd.file("user_key").display().to_string();
-        let runner = format!("{QEMU} -cpu {}", CPUS[0]);
-        self.deploy(&[&["--identity", &key, "--remote-runner", &runner], more].concat())
+        self.deploy(&[&["--identity", &key, "--remote-runner", qemu], more].concat())
+    }
+
+    /// The same with a CPU of the boards.
+    pub(super) fn deploy_with(&self, more: &[&str]) -> Outcome<Ended> {
+        self.deploy_under(&format!("{QEMU} -cpu {}", CPUS[0]), more)
     }
 
     /// The same, with the binary of the first deploy.
-    fn deploy_again(&self, more: &[&str]) -> Outcome<Ended> {
+    pub(super) fn deploy_again(&self, more: &[&str]) -> Outcome<Ended> {
         self.deploy_with(&[&["--binary", &self.built.display().to_string()], more].concat())
     }
 
     /// All files of the remote with their contents' hashes, sorted.
-    fn files(&self) -> Outcome<Vec<(String, String)>> {
+    pub(super) fn files(&self) -> Outcome<Vec<(String, String)>> {
         let mut files = Vec::new();
         let mut folders = vec![self.remote.clone()];
         while let Some(folder) = folders.pop() {
@@ -148,7 +167,7 @@ impl Rehearsal {
     }
 
     /// What systemctl was called with since the last question.
-    fn systemctl_calls(&self) -> Vec<String> {
+    pub(super) fn systemctl_calls(&self) -> Vec<String> {
         let path = self.flags.join("systemctl.log");
         let calls = fs::read_to_string(&path).unwrap_or_default().lines().map(str::to_owned).collect();
         let _ = fs::remove_file(&path);
@@ -156,7 +175,7 @@ impl Rehearsal {
     }
 
     /// The deployed program must say its version, as the remote would run it.
-    fn runs(&self) -> Outcome {
+    pub(super) fn runs(&self) -> Outcome {
         let binary = self.remote.join("opt/bin/kinglet");
         let output = Command::new(QEMU).arg(binary).arg("--version").output().context(QEMU)?;
         let said = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -167,65 +186,12 @@ impl Rehearsal {
         let model = self.model.display().to_string();
         let ended = self.deploy_with(&["--model", &model, "--dry-run"])?;
         ended.must_succeed()?;
-        for word in ["uname -m", "cat >", "mv -f", "systemctl restart", "ExecStart=", ".previous", "logits"] {
+        let words = "uname cat mv systemctl ExecStart= .previous logits disk-kv /health";
+        for word in words.split(' ') {
             expect(ended.stdout.contains(word), &format!("the dry run must show '{word}'"), &ended.stdout)?;
         }
         expect(self.sshd.logins() == 0, "a dry run must not connect", &self.sshd.log())?;
         expect(self.files()?.is_empty(), "a dry run must change nothing", "")
-    }
-
-    fn a_first_deploy_that_fails_leaves_nothing(&mut self) -> Outcome {
-        let broken = self.broken.display().to_string();
-        for more in [&["--binary", &broken][..], &["--binary", &broken, "--no-unit"]] {
-            let ended = self.deploy_with(more)?;
-            ended.must_fail("there was no version before")?;
-            expect(self.files()?.is_empty(), "nothing may be left", &format!("{:?}", self.files()?))?;
-        }
-        let calls = self.systemctl_calls();
-        expect(calls.iter().any(|c| c.starts_with("disable")), "the unit must be off", &calls.join("\n"))
-    }
-
-    fn the_first_deploy_works(&mut self) -> Outcome {
-        let model = self.model.display().to_string();
-        let ended = self.deploy_with(&["--model", &model])?;
-        ended.must_succeed()?;
-        eprint!("{}", ended.stdout);
-        let version = concat!("kinglet ", env!("CARGO_PKG_VERSION"));
-        for word in [version, "the same as here", "ActiveState=active"] {
-            expect(ended.stdout.contains(word), &format!("the status must say '{word}'"), &ended.stdout)?;
-        }
-        let names: Vec<String> = self.files()?.into_iter().map(|(name, _)| name).collect();
-        let model = format!("opt/models/{}", FIXTURES[0]);
-        expect(names == ["opt/bin/kinglet", &model, "units/kinglet.service"], "files", &names.join("\n"))?;
-        let calls = self.systemctl_calls();
-        let expected = ["daemon-reload", "enable --quiet", "reset-failed", "restart", "show"];
-        let fits = calls.iter().zip(expected).all(|(call, word)| call.starts_with(word));
-        expect(fits && calls.len() == expected.len(), "systemctl's calls", &calls.join("\n"))?;
-        self.unit_is_valid()?;
-        self.runs()
-    }
-
-    /// Where systemd is installed, it reads the unit too.
-    fn unit_is_valid(&self) -> Outcome {
-        if sh::output("systemd-analyze", &["--version"]).is_none() {
-            eprintln!("deploy: no systemd-analyze here: the unit is not checked by systemd");
-            return Ok(());
-        }
-        let unit = self.remote.join("units/kinglet.service");
-        let mut verify = Command::new("systemd-analyze");
-        let verify = verify.args(["verify", "--man=no", "--recursive-errors=no"]).arg(&unit);
-        let output = verify.output().context("systemd-analyze")?;
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        let wrong = !output.status.success() || said.contains(&*unit.to_string_lossy());
-        expect(!wrong, "systemd-analyze must find nothing wrong with the unit", &said)?;
-        let mut security = Command::new("systemd-analyze");
-        let security =
-            security.args(["security", "--offline=yes", "--threshold=15", "--no-pager"]).arg(&unit);
-        let output = security.output().context("systemd-analyze")?;
-        let said = String::from_utf8_lossy(&output.stdout).into_owned();
-        expect(output.status.success(), "the unit must be exposed to 1.5 of 10 at most", &said)?;
-        eprintln!("deploy: systemd-analyze: {}", said.lines().last().unwrap_or("").trim());
-        Ok(())
     }
 
     fn the_model_is_sent_once(&mut self) -> Outcome {
@@ -238,34 +204,8 @@ impl Rehearsal {
         expect(before == after, "the same deploy must give the same files", &format!("{after:?}"))
     }
 
-    fn a_broken_binary_is_rolled_back(&mut self) -> Outcome {
-        let (broken, model) = (self.broken.display().to_string(), self.model.display().to_string());
-        let unit = fs::read(self.remote.join("units/kinglet.service")).context("the unit")?;
-        for more in [
-            // The unit notices, and the last of it started is the old one.
-            &["--binary", &broken, "--model", &model][..],
-            // The health check does.
-            &["--binary", &broken, "--no-unit"],
-        ] {
-            let before = self.in_place()?;
-            self.systemctl_calls();
-            let ended = self.deploy_with(more)?;
-            ended.must_fail("rolled back: kinglet ")?;
-            expect(
-                self.in_place()? == before,
-                "the files before must be back",
-                &format!("{:?}", self.files()?),
-            )?;
-            self.runs()?;
-            let starts = self.systemctl_calls().iter().filter(|call| call.starts_with("restart")).count();
-            let expected = if more.contains(&"--no-unit") { 0 } else { 2 };
-            expect(starts == expected, "how often the unit was started", &starts.to_string())?;
-        }
-        expect(fs::read(self.remote.join("units/kinglet.service")).is_ok_and(|u| u == unit), "the unit", "")
-    }
-
     /// What is in use: not the versions before, not parts.
-    fn in_place(&self) -> Outcome<Vec<(String, String)>> {
+    pub(super) fn in_place(&self) -> Outcome<Vec<(String, String)>> {
         let mut files = self.files()?;
         files.retain(|(name, _)| !name.ends_with(".previous"));
         Ok(files)
@@ -292,11 +232,13 @@ impl Rehearsal {
     fn other_logits_are_rolled_back(&mut self) -> Outcome {
         let before = self.in_place()?;
         let [model, built] = [&self.model, &self.built].map(|path| path.display().to_string());
-        let key = self.sshd.file("user_key").display().to_string();
-        let words = ["--identity", &key, "--remote-runner", "miscounts", "--model", &model];
-        let ended = self.deploy(&[&words[..], &["--binary", &built, "--no-unit"]].concat())?;
+        self.systemctl_calls();
+        let ended = self.deploy_under("miscounts", &["--model", &model, "--binary", &built])?;
         ended.must_fail("instead of '")?;
         ended.must_fail("rolled back: kinglet ")?;
+        // The service was not even started on it.
+        let starts = self.systemctl_calls().iter().filter(|call| call.starts_with("restart")).count();
+        expect(starts == 1, "how often the unit was started", &starts.to_string())?;
         expect(self.in_place()? == before, "the files before must be back", &format!("{:?}", self.files()?))
     }
 
@@ -344,17 +286,18 @@ impl Rehearsal {
 }
 
 impl Ended {
-    fn must_succeed(&self) -> Outcome {
+    pub(super) fn must_succeed(&self) -> Outcome {
         expect(self.code == Some(0), "deploy must succeed", &self.stderr)
     }
 
-    fn must_fail(&self, word: &str) -> Outcome {
+    pub(super) fn must_fail(&self, word: &str) -> Outcome {
         let fits = self.code == Some(1) && self.stderr.contains(word);
         expect(fits, &format!("deploy must fail with code 1 and '{word}', not {:?}", self.code), &self.stderr)
     }
 }
 
-fn expect(holds: bool, what: &str, said: &str) -> Outcome {
+/// A failure with `said` unless `holds`.
+pub(super) fn expect(holds: bool, what: &str, said: &str) -> Outcome {
     if holds {
         return Ok(());
     }

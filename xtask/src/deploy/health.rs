@@ -1,7 +1,5 @@
-//! Whether what was deployed works: commands run on the remote, and what each must say.
-//!
-//! kinglet has no server yet, so that health is a smoke run. A server's `GET /health` will be one more
-//! [`Check`], after the unit's start.
+//! Whether the program that was deployed works: commands run on the remote, and what each must say. Must not
+//! know the service.
 
 use super::layout::Layout;
 use super::remote::Remote;
@@ -11,8 +9,9 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 /// Words of the smoke run on a model, after the binary and before the model: a few ids that every
-/// vocabulary has, in a context that takes next to no memory.
-const LOGITS: [&str; 8] = ["logits", "--hash", "--quiet", "--ctx", "64", "--ids", "1,2,3,4", "-m"];
+/// vocabulary has, in a context that takes next to no memory. `--force`: the service may run meanwhile, with
+/// the same model in the same memory.
+const LOGITS: [&str; 9] = ["logits", "--hash", "--quiet", "--force", "--ctx", "64", "--ids", "1,2,3,4", "-m"];
 
 /// A command and what the first line of its output must be.
 #[derive(Debug)]
@@ -34,23 +33,14 @@ pub fn checks(layout: &Layout, runner: &[String], version: &str, hash: Option<&s
         words: version_words(layout, runner),
         expected: Expected::Beginning(version.to_owned()),
     }];
-    if let Some(hash) = hash {
-        let words = last_words(layout, runner);
+    if let (Some(hash), Some(model)) = (hash, &layout.model) {
+        let mut words = runner.to_vec();
+        words.push(layout.binary.clone());
+        words.extend(LOGITS.map(str::to_owned));
+        words.push(model.clone());
         checks.push(Check { words, expected: Expected::Line(hash.to_owned()) });
     }
     checks
-}
-
-/// The command of the last check, which the unit runs too.
-pub fn last_words(layout: &Layout, runner: &[String]) -> Vec<String> {
-    let Some(model) = &layout.model else {
-        return version_words(layout, runner);
-    };
-    let mut words = runner.to_vec();
-    words.push(layout.binary.clone());
-    words.extend(LOGITS.map(str::to_owned));
-    words.push(model.clone());
-    words
 }
 
 fn version_words(layout: &Layout, runner: &[String]) -> Vec<String> {

@@ -1,18 +1,23 @@
 //! `cargo xtask deploy`: the static binary on a board, with a way back.
 //!
 //! Everything is copied under temporary names first; then the files are renamed into place in one go
-//! and checked. Until that, nothing that runs on the remote is touched; after it, a failure brings
-//! back what was there before. The remote needs nothing but sh and the usual commands.
+//! and checked, and the service is started. Until that, nothing that runs on the remote is touched; after it,
+//! a failure brings back what was there before. The remote needs nothing but sh and the usual commands.
 
+mod ask;
 pub mod check;
+mod conf;
+mod ending;
 mod health;
 mod layout;
 mod options;
 mod probe;
 mod remote;
 mod script;
+mod service_check;
 mod sshd;
 mod stand_ins;
+mod systemd;
 mod unit;
 
 pub use remote::has_ssh;
@@ -32,6 +37,11 @@ use std::path::{Path, PathBuf};
 
 /// Stands for a hash in a dry run, which builds and reads nothing.
 const NO_HASH: &str = "SHA256";
+/// Stands for the model that the remote has in a dry run, which does not ask.
+const NO_MODEL: &str = "MODEL.gguf";
+/// How often the service is asked for its health. It is ready before.
+const TRIES: &str = "20";
+
 /// The task.
 pub fn main(words: Vec<OsString>) -> Outcome {
     let Some(options) = Options::parse(words)? else {
@@ -56,6 +66,13 @@ struct Payload {
 /// A file under its temporary name, and the name it gets.
 type Rename = (String, String);
 
+/// What the new version said.
+struct Said {
+    checks: Vec<String>,
+    /// Where the service answers, and what.
+    service: Option<String>,
+}
+
 impl Deploy<'_> {
     fn run(&self) -> Outcome {
         let o = self.options;
@@ -64,10 +81,12 @@ impl Deploy<'_> {
             layout.model = Some(format!("{}/{}", layout.models(), options::model_name(path)?));
         }
         // Before anything is built: whoever cannot log in need not wait for a compiler.
-        let probe = self.remote.run(&script::PROBE, &[&o.dir])?.map(|said| Probe::of(&said));
+        let probe = self.remote.run(&script::PROBE, &[&o.dir, &layout.unit, &layout.conf])?;
+        let probe = probe.map(|said| Probe::of(&said));
         if let Some(probe) = &probe {
             probe.check(o)?;
         }
+        let unit = if o.unit { Some(self.unit(&layout, probe.as_ref())?) } else { None };
         let (binary, version) = self.binary()?;
         let model = o.model.as_deref().map(|path| self.payload(path)).transpose()?;
         let hash = match &o.model {
@@ -80,28 +99,74 @@ impl Deploy<'_> {
             folders.push(o.unit_dir.clone());
         }
         self.remote.run(&script::PREPARE, &words(&folders))?;
-        let renames = self.stage(&layout, &binary, model.as_ref(), probe.as_ref()).inspect_err(|_| {
+        let staged = self.stage(&layout, &binary, model.as_ref(), probe.as_ref());
+        let written = |mut renames: Vec<Rename>| {
+            renames.extend(self.write(&layout, unit.as_deref(), probe.as_ref())?);
+            Ok(renames)
+        };
+        let renames = staged.and_then(written).inspect_err(|_| {
             // A model's part stays: the next deploy goes on with it. Best effort, as we fail anyway.
-            let rests = [temporary(&layout.binary, &binary.sha256), temporary(&layout.unit, "unit")];
+            let rests = [(&layout.binary, &*binary.sha256), (&layout.unit, "unit"), (&layout.conf, "conf")];
+            let rests = rests.map(|(file, hash)| temporary(file, hash));
             let _ = self.remote.run(&script::DISCARD, &words(&rests));
         })?;
 
         let files: Vec<String> = renames.iter().map(|(_, to)| to.clone()).collect();
         self.remote.run(&script::KEEP, &words(&files))?;
         let checks = health::checks(&layout, &o.runner, &version, hash.as_deref());
-        let said = match self.switch(&renames, &checks) {
+        let said = match self.switch(&layout, &renames, &checks) {
             Ok(said) => said,
-            Err(failure) => return Err(self.roll_back(&layout, &files, &failure)),
+            Err(failure) => {
+                let had_service = probe.is_some_and(|probe| probe.has_conf && probe.model.is_some());
+                return Err(self.roll_back(&layout, &files, had_service, &failure));
+            }
         };
         if let Some(model) = files.iter().find(|file| Some(*file) == layout.model.as_ref()) {
             // Models are large: one is enough once it works.
             self.remote.run(&script::DISCARD, &[&format!("{model}.previous")])?;
         }
         if o.dry_run {
-            println!("# if the start or the health check fails:");
+            println!("# if a check or the start fails:");
             return self.remote.run(&script::ROLL_BACK, &self.roll_back_words(&layout, &files)).map(|_| ());
         }
         self.report(&layout, &binary, &said)
+    }
+
+    /// The unit's text. Without `--model` it keeps the model that the remote's unit has.
+    fn unit(&self, layout: &Layout, probe: Option<&Probe>) -> Outcome<String> {
+        let o = self.options;
+        let model = match (&layout.model, probe) {
+            (Some(model), _) => model.clone(),
+            (None, None) => format!("{}/{NO_MODEL}", layout.models()),
+            (None, Some(probe)) => {
+                let kept = probe.model.as_deref().and_then(|named| layout.kept_model(named));
+                kept.ok_or_else(|| {
+                    let host = &o.destination;
+                    Failure::new(format!(
+                        "{host} has no model yet: --model FILE, or --no-unit for no service"
+                    ))
+                })?
+            }
+        };
+        Ok(unit::text(layout, &o.runner, &model))
+    }
+
+    /// Writes the unit and, the first time, the service's flags, under temporary names.
+    fn write(&self, layout: &Layout, unit: Option<&str>, probe: Option<&Probe>) -> Outcome<Vec<Rename>> {
+        let Some(unit) = unit else { return Ok(Vec::new()) };
+        let mut files = vec![(unit.to_owned(), temporary(&layout.unit, "unit"), layout.unit.clone())];
+        if probe.is_some_and(|probe| probe.has_conf) {
+            if self.options.serve_port.is_some() {
+                eprintln!("deploy: {} is there: it says the port, not --serve-port", layout.conf);
+            }
+        } else {
+            let text = conf::text(self.options.serve_port);
+            files.push((text, temporary(&layout.conf, "conf"), layout.conf.clone()));
+        }
+        for (text, part, _) in &files {
+            self.remote.run(&script::WRITE, &[part, text])?;
+        }
+        Ok(files.into_iter().map(|(_, part, file)| (part, file)).collect())
     }
 
     /// The program, and what its `--version` must begin with.
@@ -152,12 +217,6 @@ impl Deploy<'_> {
         let said = self.remote.send(&script::RECEIVE, &[&part, "755"], upload)?;
         same(said.as_deref(), &binary.sha256, &layout.binary)?;
         renames.push((part, layout.binary.clone()));
-        if self.options.unit {
-            let part = temporary(&layout.unit, "unit");
-            let text = unit::text(layout, &self.options.runner);
-            self.remote.run(&script::WRITE, &[&part, &text])?;
-            renames.push((part, layout.unit.clone()));
-        }
         Ok(renames)
     }
 
@@ -203,66 +262,26 @@ impl Deploy<'_> {
         }
     }
 
-    /// Makes the new version the one that runs, and checks it; what the checks said.
-    fn switch(&self, renames: &[Rename], checks: &[health::Check]) -> Outcome<Vec<String>> {
+    /// Puts the new version in place, checks it, and makes it the one that runs. The service before goes on
+    /// until the new version has shown that it computes rightly.
+    fn switch(&self, layout: &Layout, renames: &[Rename], checks: &[health::Check]) -> Outcome<Said> {
         let pairs: Vec<&str> = renames.iter().flat_map(|(from, to)| [from.as_str(), to]).collect();
         self.remote.run(&script::REPLACE, &pairs)?;
+        let checks = health::check(&self.remote, checks)?;
+        let mut service = None;
         if self.options.unit {
-            self.remote.run(&script::START, &[unit::NAME])?;
+            let started = self.remote.run(&script::START, &[unit::NAME]);
+            service = started.and_then(|_| self.ask(layout)).inspect_err(|_| {
+                let _ = self.remote.run(&script::LAST_WORDS, &[unit::NAME]);
+            })?;
         }
-        health::check(&self.remote, checks)
+        Ok(Said { checks, service })
     }
 
-    fn roll_back_words<'a>(&self, layout: &'a Layout, files: &'a [String]) -> Vec<&'a str> {
-        let unit = if self.options.unit { [unit::NAME, &layout.unit] } else { ["", ""] };
-        unit.into_iter().chain(files.iter().map(String::as_str)).collect()
-    }
-
-    /// Brings the version before back; the failure to leave with, which says how that went.
-    fn roll_back(&self, layout: &Layout, files: &[String], cause: &Failure) -> Failure {
-        eprintln!("deploy: {cause}\ndeploy: ROLLING BACK");
-        let said = match self.remote.run(&script::ROLL_BACK, &self.roll_back_words(layout, files)) {
-            Ok(said) => said.unwrap_or_default(),
-            Err(failure) => {
-                let host = &self.options.destination;
-                return Failure::new(format!(
-                    "{cause}\nand the version before COULD NOT BE BROUGHT BACK: {failure}\n\
-                     On {host} each file's old version lies beside it as FILE.previous: {}",
-                    files.join(", ")
-                ));
-            }
-        };
-        if !said.lines().any(|line| line.strip_prefix("back ") == Some(&layout.binary)) {
-            return Failure::new(format!(
-                "{cause}\nrolled back: there was no version before, so none is left"
-            ));
-        }
-        // The model before is not known here: the version is all that can be asked.
-        let checks = health::checks(layout, &self.options.runner, "kinglet ", None);
-        Failure::new(match health::check(&self.remote, &checks) {
-            Ok(said) => format!("{cause}\nrolled back: {} is in place again and runs", said.join(" ")),
-            Err(failure) => {
-                format!(
-                    "{cause}\nrolled back: the version before is in place, but does not run either: {failure}"
-                )
-            }
-        })
-    }
-
-    /// Says on standard output what is there now.
-    fn report(&self, layout: &Layout, binary: &Payload, said: &[String]) -> Outcome {
-        let o = self.options;
-        println!("{} is in place on {}", said[0], o.destination);
-        println!("  binary  {} ({} bytes, SHA-256 {})", layout.binary, binary.bytes, binary.sha256);
-        if let (Some(model), Some(hash)) = (&layout.model, said.get(1)) {
-            println!("  model   {model}\n  logits  {hash}, the same as here");
-        }
-        if o.unit
-            && let Some(status) = self.remote.run(&script::STATUS, &[unit::NAME])?
-        {
-            println!("  unit    {} {}", unit::NAME, status.split_whitespace().collect::<Vec<_>>().join(" "));
-        }
-        Ok(())
+    /// Where the service answers, and what.
+    fn ask(&self, layout: &Layout) -> Outcome<Option<String>> {
+        let said = self.remote.run(&ask::HEALTH, &[&layout.conf, TRIES])?;
+        Ok(said.map(|said| said.lines().collect::<Vec<_>>().join(" ")))
     }
 }
 

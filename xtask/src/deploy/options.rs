@@ -12,16 +12,19 @@ pub const HELP: &str = "\
 Usage: cargo xtask deploy [USER@]HOST [OPTIONS]
 
 Builds the static aarch64 binary, checks its size, copies it over ssh under a temporary name, compares its
-SHA-256 there, keeps the version before, puts the new one in place by a rename, installs and starts a
-systemd unit, and checks the health. If that fails, the version before comes back and the exit code is 1.
+SHA-256 there, keeps the version before, puts the new one in place by a rename, checks that it computes what
+this machine computes, starts `kinglet serve` as a systemd unit and asks it for its health. If any of that
+fails, the version before comes back and the exit code is 1.
 
-The remote needs sh with the usual commands, sha256sum and, for the unit, systemctl.
+The remote needs sh with the usual commands, sha256sum and, for the unit, systemctl and one of curl, wget and
+bash.
 
-  --model FILE         also this model; not sent if it is there, resumed if part of it is. To be
-                       named at each deploy: the health check and the unit use it
+  --model FILE         also this model; not sent if it is there, resumed if part of it is. Without it the
+                       unit keeps the model that it has
+  --serve-port N       where the service listens, for the kinglet.conf of a first deploy; default 8080
   --dir DIR            where on the remote; default /opt/kinglet
   --sudo               change things through `sudo -n` (for a user who is not root)
-  --no-unit            leave systemd alone
+  --no-unit            leave systemd alone: no service
   --unit-dir DIR       where the unit goes; default /etc/systemd/system
   --binary FILE        deploy this aarch64 program instead of building one
   --port N             of the ssh server
@@ -30,8 +33,10 @@ The remote needs sh with the usual commands, sha256sum and, for the unit, system
   --remote-runner CMD  before the binary on the remote, as 'qemu-aarch64 -cpu cortex-a76'
   --dry-run            print every step and command; build, connect and change nothing
 
-Health is a smoke run for now, as kinglet has no server yet: `kinglet --version`, and with --model the hash of
-the logits of a few ids, which must be this machine's. The unit does the same once at each start (oneshot).
+Checked are, in this order: `kinglet --version`; with --model the hash of the logits of a few ids, which must
+be this machine's; that the unit starts, which it has when the model is loaded; and GET /health, asked on the
+remote. Address, port, keys and cache are set in DIR/kinglet.conf there: the first deploy writes it, with
+comments, and no later one changes it.
 ";
 
 /// What was asked for, checked.
@@ -53,6 +58,8 @@ pub struct Options {
     pub binary: Option<PathBuf>,
     /// Model to deploy.
     pub model: Option<PathBuf>,
+    /// Port of the service, where it is not decided yet.
+    pub serve_port: Option<u16>,
     /// Words before the binary on the remote.
     pub runner: Vec<String>,
     /// Whether changes go through sudo.
@@ -82,6 +89,7 @@ impl Options {
             unit_dir: "/etc/systemd/system".into(),
             binary: None,
             model: None,
+            serve_port: None,
             runner: Vec::new(),
             sudo: false,
             unit: true,
@@ -90,7 +98,10 @@ impl Options {
         while let Some(arg) = args.next()? {
             match arg {
                 Value(word) if destination.is_none() => destination = Some(word.string()?),
-                Long("port") => options.port = Some(port(&args.value()?.string()?)?),
+                Long("port") => options.port = Some(port("--port", &args.value()?.string()?)?),
+                Long("serve-port") => {
+                    options.serve_port = Some(port("--serve-port", &args.value()?.string()?)?);
+                }
                 Long("identity") => options.identity = Some(args.value()?.into()),
                 Long("ssh-config") => options.ssh_config = Some(args.value()?.into()),
                 Long("dir") => options.dir = folder("--dir", args.value()?.string()?)?,
@@ -167,9 +178,9 @@ fn checked_destination(text: String) -> Outcome<String> {
     Err(Failure::usage(format!("'{text}' is not USER@HOST: letters, digits, dots, dashes, underscores")))
 }
 
-fn port(text: &str) -> Outcome<u16> {
+fn port(option: &str, text: &str) -> Outcome<u16> {
     let port = text.parse().ok().filter(|&port| port != 0);
-    port.ok_or_else(|| Failure::usage(format!("--port {text}: a number from 1 to 65535")))
+    port.ok_or_else(|| Failure::usage(format!("{option} {text}: a number from 1 to 65535")))
 }
 
 /// An absolute path that means the same to sh, systemd and everybody else.
@@ -242,7 +253,7 @@ mod tests {
     fn ports_and_runners() {
         assert_eq!(parse(&["board", "--port", "2222"]).unwrap().port, Some(2222));
         for bad in ["0", "65536", "ssh", "-1", ""] {
-            assert_eq!(port(bad).unwrap_err().code, 2, "{bad:?}");
+            assert_eq!(port("--port", bad).unwrap_err().code, 2, "{bad:?}");
         }
         assert_eq!(runner("qemu-aarch64 -cpu cortex-a76").unwrap(), ["qemu-aarch64", "-cpu", "cortex-a76"]);
         for bad in ["", " ", "-x", "a; b", "a $(b)", "a 'b'", "a > b", "%i"] {
@@ -265,9 +276,10 @@ mod tests {
     #[test]
     fn help_names_every_option() {
         assert_eq!(Options::parse(vec!["--help".into()]).unwrap(), None);
-        for option in ["model", "dir", "sudo", "no-unit", "unit-dir", "binary", "port", "identity", "dry-run"]
-        {
-            assert!(HELP.contains(&format!("--{option} ")), "{option}");
+        let options = "model serve-port dir sudo no-unit unit-dir binary port identity ssh-config \
+                       remote-runner dry-run";
+        for option in options.split_whitespace() {
+            assert!(HELP.contains(&format!("\n  --{option} ")), "{option}");
         }
     }
 }

@@ -15,8 +15,14 @@ pub struct Probe {
     pub has_sha256sum: bool,
     /// Whether systemd can be told.
     pub has_systemctl: bool,
+    /// Whether it has a program that asks a server.
+    pub has_client: bool,
     /// KiB free where kinglet goes.
     pub free_kib: u64,
+    /// The model that its unit names.
+    pub model: Option<String>,
+    /// Whether the service's flags are there already.
+    pub has_conf: bool,
 }
 
 impl Probe {
@@ -27,8 +33,11 @@ impl Probe {
             machine: value(said, "machine").unwrap_or("unknown").to_owned(),
             has_sha256sum: has("sha256sum"),
             has_systemctl: has("systemctl"),
+            has_client: ["curl", "wget", "bash"].iter().any(|tool| has(tool)),
             // What df does not say must not stop anybody.
             free_kib: value(said, "free_kib").and_then(|kib| kib.parse().ok()).unwrap_or(u64::MAX),
+            model: value(said, "model").map(str::to_owned),
+            has_conf: has("conf"),
         }
     }
 
@@ -50,6 +59,12 @@ impl Probe {
         }
         if options.unit && !self.has_systemctl {
             return Err(Failure::new(format!("{host} has no systemctl: --no-unit deploys without systemd")));
+        }
+        if options.unit && !self.has_client {
+            return Err(Failure::new(format!(
+                "{host} has neither curl nor wget nor bash, so that nobody there can ask whether the service \
+                 answers: install one of them"
+            )));
         }
         Ok(())
     }
@@ -87,7 +102,7 @@ mod tests {
 
     #[test]
     fn the_remote_must_fit() {
-        let said = "machine=aarch64\nsha256sum=yes\nsystemctl=yes\nfree_kib=5000\n";
+        let said = "machine=aarch64\nsha256sum=yes\nsystemctl=yes\nwget=yes\nfree_kib=5000\n";
         let board = Probe::of(said);
         assert!(board.check(&options(&["b"])).is_ok());
         let message =
@@ -99,6 +114,7 @@ mod tests {
                 .is_ok()
         );
         assert!(message("machine=aarch64\nsystemctl=yes\n", &["b"]).contains("sha256sum"));
+        assert!(message(&said.replace("wget=yes\n", ""), &["b"]).contains("curl"));
         assert!(message("machine=aarch64\nsha256sum=yes\n", &["b"]).contains("--no-unit"));
         assert!(Probe::of("machine=aarch64\nsha256sum=yes\n").check(&options(&["b", "--no-unit"])).is_ok());
         assert!(fits((5000 - SPARE_KIB) << 10, Some(&board)).is_ok());

@@ -16,14 +16,17 @@ pub struct Script {
     pub seconds: Option<u64>,
 }
 
-/// `$1` the folder of kinglet. Says what the remote is as `name=value` lines.
+/// `$1` the folder of kinglet, `$2` the unit's file, `$3` that of the service's flags. Says what the remote
+/// is as `name=value` lines.
 pub const PROBE: Script = Script {
     what: "look at the remote",
     text: r#"set -eu
 echo "machine=$(uname -m)"
-for tool in sha256sum systemctl; do
+for tool in sha256sum systemctl curl wget bash; do
   if command -v "$tool" >/dev/null; then echo "$tool=yes"; fi
 done
+if [ -e "$3" ]; then echo conf=yes; fi
+if [ -r "$2" ]; then sed -n 's/^ExecStart=.* -m \([^ ]*\)$/model=\1/p' "$2"; fi
 dir=$1
 while [ ! -d "$dir" ]; do dir=$(dirname "$dir"); done
 df -Pk "$dir" | { read -r heading; read -r device blocks used free rest; echo "free_kib=$free"; }"#,
@@ -56,7 +59,7 @@ sha256sum < "$1""#,
 
 /// Writes `$2` to the file `$1`.
 pub const WRITE: Script = Script {
-    what: "write the unit under a temporary name",
+    what: "write under a temporary name",
     text: r#"set -eu
 umask 022
 printf '%s' "$2" > "$1"
@@ -130,8 +133,8 @@ systemctl enable --quiet "$1"
 systemctl reset-failed "$1" 2>/dev/null || :
 systemctl restart "$1""#,
     changes: true,
-    // The unit's own limit is shorter.
-    seconds: Some(330),
+    // The unit's own limits, to stop and to start, are shorter.
+    seconds: Some(420),
 };
 
 /// Brings back what `KEEP` kept of the files `$3`, `$4`, ... and takes away those that were not there
@@ -163,7 +166,15 @@ if [ -n "$unit" ]; then
 fi
 exit "$failed""#,
     changes: true,
-    seconds: Some(330),
+    seconds: Some(420),
+};
+
+/// What the unit `$1` said last, for whoever looks for the fault. Not everybody may read it.
+pub const LAST_WORDS: Script = Script {
+    what: "ask for the unit's last words",
+    text: r#"systemctl status --no-pager --full --lines=20 "$1" >&2 || :"#,
+    changes: true,
+    seconds: Some(30),
 };
 
 /// Runs `$1` with the words that follow.
@@ -173,7 +184,7 @@ pub const RUN: Script =
 /// What systemd says of the unit `$1`.
 pub const STATUS: Script = Script {
     what: "ask for the status",
-    text: r#"systemctl show --property=ActiveState,SubState,Result "$1""#,
+    text: r#"systemctl show --property=ActiveState,SubState,Result,StatusText "$1""#,
     changes: false,
     seconds: Some(30),
 };
@@ -258,7 +269,15 @@ mod tests {
 
     #[test]
     fn the_probe_finds_the_next_folder_that_is_there() {
-        let (code, said) = shell(&line(&PROBE, &["/no/such/folder"], false));
+        let (dir, file) = (folder("probe"), |name: &str| folder("probe").join(name).display().to_string());
+        let unit =
+            "[Service]\nExecStart=qemu /k serve --config /c -m /opt/kinglet/models/a.gguf\nType=notify\n";
+        fs::write(dir.join("unit"), unit).unwrap();
+        let ask = |conf: &str| shell(&line(&PROBE, &["/no/such/folder", &file("unit"), &file(conf)], false));
+        let (code, said) = ask("unit");
+        assert!(said.contains("conf=yes\nmodel=/opt/kinglet/models/a.gguf\n"), "{said}");
+        assert!(!ask("no-conf").1.contains("conf"));
+        fs::remove_dir_all(&dir).unwrap();
         assert_eq!(code, Some(0));
         let free = said.lines().find_map(|l| l.strip_prefix("free_kib=")).unwrap();
         assert!(free.parse::<u64>().is_ok(), "{said}");

@@ -22,6 +22,15 @@ pub fn has_sshd() -> bool {
     Path::new(SSHD).exists()
 }
 
+/// A port of 127.0.0.1 that was free a moment ago; whoever takes it meanwhile makes us fail, not hang.
+///
+/// # Errors
+/// There is none.
+pub fn free_port() -> Outcome<u16> {
+    let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|l| l.local_addr());
+    Ok(port.context("no free port on 127.0.0.1")?.port())
+}
+
 /// The server; ended when dropped.
 #[derive(Debug)]
 pub struct Sshd {
@@ -54,9 +63,7 @@ impl Sshd {
         write("authorized_keys", &read("user_key.pub")?)?;
         write("known_hosts", &format!("{HOST} {}", read("host_key.pub")?))?;
 
-        // Free a moment ago; whoever takes it meanwhile makes us fail below, not hang.
-        let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|l| l.local_addr());
-        let port = port.context("no free port on 127.0.0.1")?.port();
+        let port = free_port()?;
         let at = folder.display();
         let path = std::env::var("PATH").unwrap_or_default();
         let commands = commands.display();

@@ -3,15 +3,13 @@
 
 use crate::elf;
 
-/// Logs its words; `restart` runs the unit's command as systemd would, or fails once if told to.
+/// Logs its words and passes them on to [`super::systemd`]; `restart` fails once if told to.
 pub const SYSTEMCTL: &str = r#"#!/bin/sh
 echo "$@" >> "@FLAGS@/systemctl.log"
-case $1 in
-restart)
-  if [ -e "@FLAGS@/fail-restart" ]; then rm "@FLAGS@/fail-restart"; exit 1; fi
-  exec sh -c "$(sed -n 's/^ExecStart=//p' "@REMOTE@/units/$2")" ;;
-show) echo ActiveState=active; echo SubState=exited; echo Result=success ;;
-esac
+if [ "$1" = restart ] && [ -e "@FLAGS@/fail-restart" ]; then rm "@FLAGS@/fail-restart"; exit 1; fi
+echo "$@" > "@FLAGS@/ask"
+{ read -r code; /bin/cat; } < "@FLAGS@/answer"
+exit "$code"
 "#;
 
 /// Loses the end of what it copies while told to.
@@ -30,6 +28,18 @@ exec /bin/df "$@"
 pub const MISCOUNTS: &str = r#"#!/bin/sh
 if [ "$2" = --version ]; then exec qemu-aarch64 "$@"; fi
 printf '%064d\n' 0
+"#;
+
+/// An emulator under which the service ends before it is ready.
+pub const DIES: &str = r#"#!/bin/sh
+if [ "$2" = serve ]; then echo 'this service dies' >&2; exit 3; fi
+exec qemu-aarch64 "$@"
+"#;
+
+/// An emulator under which the service comes up, but does not listen where its flags say.
+pub const DEAF: &str = r#"#!/bin/sh
+if [ "$2" = serve ]; then exec qemu-aarch64 "$@" --port 0; fi
+exec qemu-aarch64 "$@"
 "#;
 
 /// A static aarch64 program of three instructions, `exit(1)`: header, one segment, code.
