@@ -202,6 +202,7 @@ impl Config {
     ///
     /// # Errors
     /// An unknown architecture, a missing key, or a value out of range, with its key.
+    #[cfg_attr(kinglet_small, optimize(size))]
     pub fn from_gguf(gguf: &Gguf<'_, '_>) -> Result<Self, ModelError> {
         let name = gguf.str("general.architecture")?;
         let arch =
@@ -274,6 +275,7 @@ impl Config {
     /// The first dimension out of range, as the rest of its key and its value.
     ///
     /// Sizes derived from dimensions that pass can be computed without overflow.
+    #[cfg_attr(kinglet_small, optimize(size))]
     pub fn check(&self) -> Option<(&'static str, usize)> {
         let ranges = [
             ("block_count", self.n_layers, MAX_LAYERS as usize),
@@ -301,6 +303,7 @@ impl Config {
 
     /// Anything that bends positions and is not implemented would give wrong answers silently.
     #[inline(never)]
+    #[cfg_attr(kinglet_small, optimize(size))]
     fn check_rope(gguf: &Gguf<'_, '_>, arch: Arch) -> Result<(), ModelError> {
         let refuse = |key: Key| Err(ModelError { fault: ModelFault::Rope, name: Name::new(key.as_str()) });
         let key = Key::new(arch, "rope.scaling.type");
@@ -327,6 +330,7 @@ impl Config {
 
     /// The vocabulary is as long as the embedding matrix; a list of tokens must agree.
     #[inline(never)]
+    #[cfg_attr(kinglet_small, optimize(size))]
     fn vocab(gguf: &Gguf<'_, '_>) -> Result<usize, ModelError> {
         let name = Name::new(crate::weights::TOKEN_EMBD);
         let embedding = gguf

@@ -7,6 +7,9 @@
 //!
 //! This crate must not know files, clocks, threads, sockets or any global state.
 #![no_std]
+// `cargo xtask cross`: what a board does once, or never, is compiled for size in a crate that is compiled for
+// speed. Elsewhere the attribute, which is not stable, is not there.
+#![cfg_attr(kinglet_small, feature(optimize_attribute))]
 
 /// Version of the numerics contract; snapshots of another version are refused.
 pub const NUMERICS_VERSION: u32 = 1;

@@ -133,6 +133,7 @@ impl Requirements {
     ///
     /// # Errors
     /// A limit out of range, or sizes beyond this machine's address space.
+    #[cfg_attr(kinglet_small, optimize(size))]
     pub fn of(config: &Config, limits: &Limits) -> Result<Self, LimitsError> {
         limits.check()?;
         if let Some((field, found)) = config.check() {

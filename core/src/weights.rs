@@ -226,6 +226,7 @@ impl<'a, 't> Weights<'a, 't> {
 
     /// Whether every tensor has the shape that `config` says.
     #[inline(never)]
+    #[cfg_attr(kinglet_small, optimize(size))]
     pub(crate) fn fits(&self, c: &Config) -> bool {
         let is = |m: &Matrix<'_>, rows, cols| m.rows == rows && m.cols == cols;
         let bias = |v: &Vector<'_>, len| v.is_empty() || v.len() == len;
@@ -261,6 +262,7 @@ impl<'a, 't> Weights<'a, 't> {
 }
 
 #[inline(never)]
+#[cfg_attr(kinglet_small, optimize(size))]
 fn load_layer<'a>(find: &Finder<'_, 'a, '_>, c: &Config) -> Result<Layer<'a>, ModelError> {
     let bias = |name: &str, len: usize| {
         if c.arch.has_qkv_bias() { find.vector(name, len) } else { Ok(Vector::EMPTY) }
@@ -306,6 +308,7 @@ impl<'a, 't> Finder<'_, 'a, 't> {
         self.gguf.tensor(name).ok_or(ModelError { fault: ModelFault::MissingTensor, name: Name::new(name) })
     }
 
+    #[cfg_attr(kinglet_small, optimize(size))]
     fn checked(&self, rest: &str, rows: usize, cols: usize) -> Result<&'t TensorInfo<'a>, ModelError> {
         let tensor = self.tensor(rest)?;
         let dim = |i: usize| tensor.dims().get(i).copied().unwrap_or(1);

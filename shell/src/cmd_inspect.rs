@@ -57,6 +57,7 @@ pub fn command(words: &mut Words) -> Result<(), Failure> {
 }
 
 /// Everything as JSON; the text is made from it, so that both say the same.
+#[inline(never)]
 fn report(model: &Model, batch: usize) -> Value {
     let tensors = model.gguf.tensors();
     let config = model.config();
@@ -153,6 +154,7 @@ fn widened(value: f32) -> f64 {
     decimal::parse_f64(&Value::from(value).to_string()).unwrap_or(f64::from(value))
 }
 
+#[inline(never)]
 fn tensor(model: &Model, tensor: &TensorInfo<'_>) -> Value {
     // Of the file, where a hex editor or `dd` finds it, not of the data section.
     let offset = tensor.data().as_ptr().addr() - model.bytes.as_ptr().addr();
@@ -165,6 +167,7 @@ fn tensor(model: &Model, tensor: &TensorInfo<'_>) -> Value {
     ])
 }
 
+#[inline(never)]
 fn types(tensors: &[TensorInfo<'_>]) -> Value {
     let mut rows: Vec<(&str, usize, u64, usize)> = Vec::new();
     for tensor in tensors {
@@ -191,6 +194,7 @@ fn types(tensors: &[TensorInfo<'_>]) -> Value {
         .collect()
 }
 
+#[inline(never)]
 fn dimensions(c: &Config) -> Value {
     object(&mut [
         ("architecture", Value::from(c.arch.name())),
@@ -207,6 +211,7 @@ fn dimensions(c: &Config) -> Value {
     ])
 }
 
+#[inline(never)]
 fn memory(model: &Model, config: &Config, batch: usize) -> Value {
     let mut rows = Vec::new();
     for kv_type in [KvType::Q8, KvType::F32] {

@@ -87,6 +87,7 @@ impl Serve {
         }
     }
 
+    #[inline(never)]
     fn accept(&mut self, words: &mut Words) -> Result<(), Failure> {
         while let Some(word) = words.advance()? {
             let Word::Flag(flag) = &word else { return Err(words.unknown(word)) };
@@ -122,6 +123,7 @@ impl Serve {
     }
 
     /// All sources, the weightiest last.
+    #[inline(never)]
     fn read(words: &mut Words) -> Result<Serve, Failure> {
         let args = words.rest()?;
         // Once to find the file, and for mistakes on the command line to be told first.
@@ -206,6 +208,7 @@ fn watch(api: &Api, notify: &mut Notify) -> Result<(), Failure> {
 }
 
 /// Loads the model; the port is open meanwhile.
+#[inline(never)]
 fn load(api: &Api, serve: &Serve, path: &std::path::Path) -> Result<(), Failure> {
     let model = Model::open_to_compute(path)?;
     let vocabulary = Vocabulary::open(&model)?;
@@ -219,6 +222,7 @@ fn load(api: &Api, serve: &Serve, path: &std::path::Path) -> Result<(), Failure>
 }
 
 /// Lets replies end, saves the cache, says goodbye to clients.
+#[inline(never)]
 fn stop(api: &Api, running: &Running, setup: &Setup) {
     setup.note(format_args!("stopping: replies have {} s to end", DRAIN.as_secs()));
     let clean = api.served().is_none_or(|served| served.scheduler.stop(DRAIN));

@@ -195,6 +195,7 @@ impl core::error::Error for ChatError {}
 /// # Errors
 /// Where the template raises an exception; see [`ChatError`]. What was written until then is
 /// worthless: templates give all or nothing, a writer cannot take back.
+#[cfg_attr(kinglet_small, optimize(size))]
 pub fn render(
     family: Family,
     conversation: &Conversation<'_>,

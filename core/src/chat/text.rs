@@ -58,6 +58,7 @@ impl<'w> Out<'w> {
     }
 
     /// One tool call between its tags. `quote` is whether string arguments go through `tojson`.
+    #[cfg_attr(kinglet_small, optimize(size))]
     pub(super) fn tool_call(
         &mut self,
         message: usize,
@@ -76,6 +77,7 @@ impl<'w> Out<'w> {
 
     /// The calls of Qwen3 and Qwen3-VL: a newline between them, and before the first one if
     /// there is content.
+    #[cfg_attr(kinglet_small, optimize(size))]
     pub(super) fn tool_calls(
         &mut self,
         index: usize,

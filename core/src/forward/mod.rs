@@ -284,6 +284,7 @@ impl<'m> Engine<'m> {
     /// See [`ForwardError`]. All but [`ForwardError::NonFinite`] are found before any work; in every
     /// case the sequences are as they were. A NaN that only the output matrix holds is found after earlier
     /// rows have gone to `sink`.
+    #[cfg_attr(kinglet_small, optimize(size))]
     pub fn forward(
         &mut self,
         workers: &dyn Workers,

@@ -67,6 +67,7 @@ fn widest(c: &Config) -> usize {
 
 /// Bytes that [`Scratch::new`] takes; saturates.
 #[inline(never)]
+#[cfg_attr(kinglet_small, optimize(size))]
 pub(crate) fn bytes(c: &Config, limits: &Limits) -> usize {
     let b = limits.max_batch;
     let floats = [
@@ -100,6 +101,7 @@ pub(crate) fn bytes(c: &Config, limits: &Limits) -> usize {
 
 impl<'m> Scratch<'m> {
     #[inline(never)]
+    #[cfg_attr(kinglet_small, optimize(size))]
     pub(super) fn new(region: &'m mut [u8], c: &Config, limits: &Limits) -> Result<Self, RegionError> {
         let b = limits.max_batch;
         let mut arena = Arena::new(region)?;

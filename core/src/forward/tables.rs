@@ -7,6 +7,7 @@ use crate::weights::{Layer, Vector};
 
 /// `theta^(-2j / head_dim)` for j < head_dim / 2, in f64, rounded once.
 #[inline(never)]
+#[cfg_attr(kinglet_small, optimize(size))]
 pub(super) fn rotary_frequencies(config: &Config, out: &mut [f32]) {
     for (j, f) in out.iter_mut().enumerate() {
         let exponent = -2.0 * j as f64 / config.head_dim as f64;
@@ -48,6 +49,7 @@ pub(super) struct Conditioning<'t> {
 /// and Q up by sqrt(size of K / size of Q) in every dimension makes that product smallest
 /// (Cauchy-Schwarz). What the file tells about sizes: biases, or the weights of the head norms.
 #[inline(never)]
+#[cfg_attr(kinglet_small, optimize(size))]
 pub(super) fn conditioning(config: &Config, layer: &Layer<'_>, frequencies: &[f32], out: Conditioning<'_>) {
     let (d, half, group) = (config.head_dim, config.head_dim / 2, config.group());
     for h in 0..config.n_kv_heads {

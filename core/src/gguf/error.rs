@@ -110,6 +110,7 @@ pub enum GgufFault {
 }
 
 impl fmt::Display for GgufFault {
+    #[cfg_attr(kinglet_small, optimize(size))]
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
             Self::Magic => write!(f, "not a GGUF file (it does not begin with \"GGUF\")"),
@@ -152,6 +153,7 @@ impl fmt::Display for GgufFault {
 }
 
 impl fmt::Display for GgufError {
+    #[cfg_attr(kinglet_small, optimize(size))]
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.name != Name::NONE {
             write!(f, "'{}': ", self.name)?;

@@ -75,6 +75,7 @@ impl<'a, 't> Gguf<'a, 't> {
     }
 
     #[inline(never)]
+    #[cfg_attr(kinglet_small, optimize(size))]
     fn header(reader: &mut Reader<'_>) -> Result<Counts, GgufError> {
         if reader.take(4)? != MAGIC {
             return Err(GgufError::file(GgufFault::Magic));

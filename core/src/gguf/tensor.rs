@@ -81,6 +81,7 @@ impl<'a> TensorInfo<'a> {
     }
 
     /// Size of the data in bytes, from type and shape.
+    #[cfg_attr(kinglet_small, optimize(size))]
     fn byte_len(&self) -> Result<u64, GgufError> {
         let (block_len, block_bytes) = (self.ty.block_len() as u64, self.ty.block_bytes() as u64);
         if !self.dims[0].is_multiple_of(block_len) {

@@ -191,6 +191,7 @@ impl<'m> Blocks<'m> {
     }
 
     /// Sees to it that `needed` blocks are blank, evicting others. Nothing changes on an error.
+    #[cfg_attr(kinglet_small, optimize(size))]
     pub fn reserve(&mut self, needed: usize) -> Result<(), KvError> {
         if needed > self.n_blank {
             let free = self.free();
@@ -237,6 +238,7 @@ impl<'m> Blocks<'m> {
 
     /// Indexes a private block that has become full; returns it, or the equal one that is indexed
     /// already and is held instead.
+    #[cfg_attr(kinglet_small, optimize(size))]
     pub fn add_whole(&mut self, block: u32, parent: Parent) -> u32 {
         let found = self.find(&parent, self.contents(block));
         if let Some(other) = found.whole {

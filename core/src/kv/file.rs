@@ -44,6 +44,7 @@ fn page_of(header: &mut Header, payload: &[u8]) -> Result<[u8; HEADER_BYTES], Fa
 ///
 /// # Errors
 /// The medium's; a file too short, or any [`Fault`] of [`Header::from_bytes`].
+#[cfg_attr(kinglet_small, optimize(size))]
 pub fn read_header<R: Read + ?Sized>(r: &mut R) -> Result<Header, ReadError<R::Error>> {
     let mut page = [0; HEADER_BYTES];
     let got = fill(r, &mut page)? as u64;
@@ -59,6 +60,7 @@ pub fn read_header<R: Read + ?Sized>(r: &mut R) -> Result<Header, ReadError<R::E
 /// # Errors
 /// The medium's; a file too short or too long, a wrong checksum, bytes where no position is;
 /// [`Fault::BlockBytes`] if `block` has another size, before anything is read.
+#[cfg_attr(kinglet_small, optimize(size))]
 pub fn decode<R: Read + ?Sized>(
     r: &mut R,
     header: &Header,
@@ -137,6 +139,7 @@ pub fn encode_identity(identity: &Identity) -> [u8; IDENTITY_FILE_BYTES] {
 /// # Errors
 /// [`Fault::Truncated`], [`Fault::Trailing`], [`Fault::Magic`], [`Fault::HeaderHash`]; [`Fault::KvType`] for
 /// a KV type that is not known.
+#[cfg_attr(kinglet_small, optimize(size))]
 pub fn decode_identity(file: &[u8]) -> Result<Identity, Fault> {
     let needed = IDENTITY_FILE_BYTES as u64;
     let Some((file, after)) = file.split_first_chunk::<IDENTITY_FILE_BYTES>() else {

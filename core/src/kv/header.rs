@@ -148,6 +148,7 @@ impl Header {
     ///
     /// # Errors
     /// The first field that differs.
+    #[cfg_attr(kinglet_small, optimize(size))]
     pub fn check_place(
         &self,
         identity: &Identity,

@@ -48,6 +48,7 @@ impl Identity {
     /// Of the weights three pages of each tensor are hashed, since reading a file whole would take seconds
     /// at every start: models that were trained or quantised differently differ everywhere. A file in
     /// which somebody changed single bytes elsewhere is not told apart.
+    #[cfg_attr(kinglet_small, optimize(size))]
     pub fn of(gguf: &Gguf<'_, '_>, bytes: &[u8], config: &Config, kv_type: KvType) -> Self {
         let (mut rope, mut tokenizer, mut template) = (Hasher::new(), Hasher::new(), Hasher::new());
         rope.update(&config.rope_theta.to_bits().to_le_bytes());
@@ -102,6 +103,7 @@ impl Identity {
     }
 
     /// As it stands in a file: the numbers, then the hashes; little-endian.
+    #[cfg_attr(kinglet_small, optimize(size))]
     pub fn encode(&self) -> [u8; IDENTITY_BYTES] {
         let g = &self.geometry;
         let numbers = [
@@ -150,6 +152,7 @@ impl Identity {
     }
 
     /// Calls `f` with the name of every part in which the two differ.
+    #[cfg_attr(kinglet_small, optimize(size))]
     pub fn differences(&self, other: &Self, f: &mut dyn FnMut(&'static str)) {
         let (a, b) = (&self.geometry, &other.geometry);
         let parts = [

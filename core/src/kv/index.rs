@@ -64,6 +64,7 @@ impl Blocks<'_> {
     }
 
     /// Looks for what follows `parent` along `wanted`, of which the first 32 count.
+    #[cfg_attr(kinglet_small, optimize(size))]
     pub fn find(&self, parent: &Parent, wanted: &[ContentId]) -> Found {
         let mut found = Found::default();
         let mut most = 0;
@@ -83,6 +84,7 @@ impl Blocks<'_> {
     }
 
     /// Discards partial blocks that hold no more than the beginning of `block`.
+    #[cfg_attr(kinglet_small, optimize(size))]
     pub fn discard_prefixes(&mut self, parent: &Parent, block: u32, count: usize) {
         let is_prefix = |pool: &Self, other: u32| {
             let n = pool.get(other).count as usize;

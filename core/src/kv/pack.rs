@@ -142,6 +142,7 @@ pub fn unpack(geometry: &Geometry, count: usize, block: &mut [u8]) -> Result<(),
 }
 
 /// Whether places of positions that are not there are zero, in a payload of the right length.
+#[cfg_attr(kinglet_small, optimize(size))]
 pub(crate) fn check_padding(geometry: &Geometry, count: usize, payload: &[u8]) -> Result<(), Fault> {
     if count.is_multiple_of(GROUP) {
         return Ok(());

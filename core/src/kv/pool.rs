@@ -80,6 +80,7 @@ impl<'m> Pool<'m> {
     /// # Errors
     /// The arena has too little room ([`Shape::bytes`]), or there are more blocks than numbers.
     #[inline(never)]
+    #[cfg_attr(kinglet_small, optimize(size))]
     pub fn new(arena: &mut Arena<'m>, shape: Shape) -> Result<Self, RegionError> {
         if shape.blocks.max(shape.max_seq).max(shape.seqs) >= NONE as usize {
             return Err(RegionError::BufferTooSmall { needed: usize::MAX, got: 0 });
@@ -158,6 +159,7 @@ impl<'m> Pool<'m> {
     ///
     /// # Errors
     /// [`KvError::UnknownSequence`].
+    #[cfg_attr(kinglet_small, optimize(size))]
     pub fn truncate(&mut self, seq: SeqId, len: usize) -> Result<(), KvError> {
         let old = self.len(seq)?;
         if len >= old {
@@ -218,6 +220,7 @@ impl<'m> Pool<'m> {
     ///
     /// # Errors
     /// As [`Pool::blocks_to_extend`], and [`KvError::OutOfBlocks`].
+    #[cfg_attr(kinglet_small, optimize(size))]
     pub fn extend(&mut self, seq: SeqId, tokens: usize) -> Result<Option<BlockCopy>, KvError> {
         let needed = self.blocks_to_extend(seq, tokens)?;
         let len = self.len(seq)?;
@@ -258,6 +261,7 @@ impl<'m> Pool<'m> {
     }
 
     /// Takes a block that was reserved, with the first `count` contents of another.
+    #[cfg_attr(kinglet_small, optimize(size))]
     pub(super) fn take_copy(&mut self, from: u32, count: usize) -> Result<u32, KvError> {
         let to = self.take()?;
         let mut contents = [ContentId::default(); BLOCK_TOKENS];
@@ -272,6 +276,7 @@ impl<'m> Pool<'m> {
     ///
     /// # Errors
     /// [`KvError::UnknownSequence`].
+    #[cfg_attr(kinglet_small, optimize(size))]
     pub fn commit(
         &mut self,
         seq: SeqId,

@@ -71,6 +71,7 @@ impl Pool<'_> {
     ///
     /// # Errors
     /// As [`Pool::reuse_blocks`].
+    #[cfg_attr(kinglet_small, optimize(size))]
     pub fn reuse_part(
         &mut self,
         seq: SeqId,

@@ -27,6 +27,15 @@ impl Parts256 {
     pub const ZERO: Parts256 = Parts256 { q: [0; 256], scales: [0; 16], mins: [0; 16], d: 0.0, dmin: 0.0 };
 }
 
+/// How a type's block is unpacked: what its code for one block comes to, once for all who call it.
+pub(crate) type Unpack256 = fn(row: &[u8], b: usize, out: &mut Parts256);
+
+/// Unpacks block `b` of a row.
+#[cfg_attr(kinglet_small, optimize(size))]
+pub(crate) fn unpack<B: Block256>(row: &[u8], b: usize, out: &mut Parts256) {
+    B::unpack(&B::blocks(row)[b], out);
+}
+
 /// Layout of a weight type with blocks of 256.
 pub(crate) trait Block256 {
     /// The bytes of a block.

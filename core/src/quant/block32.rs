@@ -4,7 +4,35 @@
 //! have fixed lengths and no shift by a variable, so that they become vector code. Must not
 //! know activations.
 
+use super::half::f16_to_f32;
 use core::array;
+
+/// The parts of a block of 32.
+#[derive(Clone, Copy)]
+pub(crate) struct Parts32 {
+    /// Integer weights.
+    pub q: [i8; 32],
+    /// Scale: weight = d * q + m.
+    pub d: f32,
+    /// Offset; 0 if the type has none.
+    pub m: f32,
+}
+
+impl Parts32 {
+    /// All zero.
+    pub const ZERO: Parts32 = Parts32 { q: [0; 32], d: 0.0, m: 0.0 };
+}
+
+/// How a type's block is unpacked: what its code for one block comes to, once for all who call it.
+pub(crate) type Unpack32 = fn(row: &[u8], b: usize, out: &mut Parts32);
+
+/// Unpacks block `b` of a row.
+#[cfg_attr(kinglet_small, optimize(size))]
+pub(crate) fn unpack<B: Block32>(row: &[u8], b: usize, out: &mut Parts32) {
+    let raw = &B::blocks(row)[b];
+    let [d, m] = B::scales(raw);
+    *out = Parts32 { q: B::weights(raw), d: f16_to_f32(d), m: f16_to_f32(m) };
+}
 
 /// Layout of a weight type with blocks of 32.
 pub(crate) trait Block32 {

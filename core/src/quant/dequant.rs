@@ -4,8 +4,8 @@
 //! fused. Must not know activations.
 
 use super::WeightType;
-use super::block32::{self, Block32};
-use super::block256::{self, Block256, Parts256};
+use super::block32::{self, Block32, Parts32, Unpack32};
+use super::block256::{self, Block256, Parts256, Unpack256};
 use super::half::{bf16_to_f32, f16_to_f32};
 use core::fmt;
 
@@ -30,6 +30,7 @@ impl core::error::Error for LengthError {}
 ///
 /// # Errors
 /// [`LengthError`] unless `bytes` is whole blocks of exactly `out.len()` elements.
+#[cfg_attr(kinglet_small, optimize(size))]
 pub fn dequantize(ty: WeightType, bytes: &[u8], out: &mut [f32]) -> Result<(), LengthError> {
     let whole = out.len().is_multiple_of(ty.block_len());
     if !whole || bytes.len() != ty.row_bytes(out.len()) {
@@ -56,6 +57,7 @@ pub fn dequantize(ty: WeightType, bytes: &[u8], out: &mut [f32]) -> Result<(), L
 }
 
 /// Element by element, each of `N` bytes.
+#[cfg_attr(kinglet_small, optimize(size))]
 fn elements<const N: usize>(bytes: &[u8], out: &mut [f32], widen: impl Fn([u8; N]) -> f32) {
     for (out, bytes) in out.iter_mut().zip(bytes.as_chunks::<N>().0) {
         *out = widen(*bytes);
@@ -64,24 +66,37 @@ fn elements<const N: usize>(bytes: &[u8], out: &mut [f32], widen: impl Fn([u8; N
 
 /// `d * q`, or `d * q + m`.
 fn blocks32<B: Block32>(bytes: &[u8], out: &mut [f32]) {
-    for (raw, out) in B::blocks(bytes).iter().zip(out.as_chunks_mut::<32>().0) {
-        let [d, m] = B::scales(raw).map(f16_to_f32);
-        for (out, q) in out.iter_mut().zip(B::weights(raw)) {
-            let product = d * f32::from(q);
-            *out = if B::HAS_MIN { product + m } else { product };
+    each32(block32::unpack::<B>, B::HAS_MIN, bytes, out);
+}
+
+#[inline(never)]
+#[cfg_attr(kinglet_small, optimize(size))]
+fn each32(unpack: Unpack32, has_min: bool, bytes: &[u8], out: &mut [f32]) {
+    let mut parts = Parts32::ZERO;
+    for (b, out) in out.as_chunks_mut::<32>().0.iter_mut().enumerate() {
+        unpack(bytes, b, &mut parts);
+        for (out, q) in out.iter_mut().zip(parts.q) {
+            let product = parts.d * f32::from(q);
+            *out = if has_min { product + parts.m } else { product };
         }
     }
 }
 
 /// `(d * scale) * q`, or that minus `dmin * min`.
 fn blocks256<B: Block256>(bytes: &[u8], out: &mut [f32]) {
+    each256(block256::unpack::<B>, B::HAS_MIN, bytes, out);
+}
+
+#[inline(never)]
+#[cfg_attr(kinglet_small, optimize(size))]
+fn each256(unpack: Unpack256, has_min: bool, bytes: &[u8], out: &mut [f32]) {
     let mut parts = Parts256::ZERO;
-    for (raw, out) in B::blocks(bytes).iter().zip(out.as_chunks_mut::<256>().0) {
-        B::unpack(raw, &mut parts);
+    for (b, out) in out.as_chunks_mut::<256>().0.iter_mut().enumerate() {
+        unpack(bytes, b, &mut parts);
         for (i, (out, q)) in out.iter_mut().zip(parts.q).enumerate() {
             let product = parts.d * f32::from(parts.scales[i / 16]) * f32::from(q);
             let min = parts.dmin * f32::from(parts.mins[i / 16]);
-            *out = if B::HAS_MIN { product - min } else { product };
+            *out = if has_min { product - min } else { product };
         }
     }
 }

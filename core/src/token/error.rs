@@ -105,6 +105,7 @@ pub enum TokenizerFault {
 }
 
 impl fmt::Display for TokenizerFault {
+    #[cfg_attr(kinglet_small, optimize(size))]
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
             Self::Metadata(fault) => fault.fmt(f),
@@ -136,6 +137,7 @@ impl fmt::Display for TokenizerFault {
 }
 
 impl fmt::Display for TokenizerError {
+    #[cfg_attr(kinglet_small, optimize(size))]
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.key != Name::NONE {
             write!(f, "'{}': ", self.key)?;
@@ -184,6 +186,7 @@ pub enum EncodeError {
 }
 
 impl fmt::Display for EncodeError {
+    #[cfg_attr(kinglet_small, optimize(size))]
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::OutputTooSmall { needed, got } => {
@@ -222,6 +225,7 @@ pub enum DecodeError {
 }
 
 impl fmt::Display for DecodeError {
+    #[cfg_attr(kinglet_small, optimize(size))]
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::UnknownId { id, tokens } => {

@@ -65,6 +65,7 @@ pub(super) struct Source<'a> {
 }
 
 impl<'a> Source<'a> {
+    #[cfg_attr(kinglet_small, optimize(size))]
     pub(super) fn read(gguf: &Gguf<'a, '_>) -> Result<Self, TokenizerError> {
         if gguf.str(MODEL)? != "gpt2" {
             return Err(TokenizerError::at(MODEL, TokenizerFault::Model));
@@ -196,6 +197,7 @@ fn read_tokens(source: &Source<'_>, offsets: &mut [u32]) -> Result<usize, Tokeni
 }
 
 /// Lists the added tokens in the order of their texts.
+#[cfg_attr(kinglet_small, optimize(size))]
 fn sort_added(source: &Source<'_>, offsets: &[u32], added: &mut [u32]) -> Result<(), TokenizerError> {
     let tokens = 0..source.tokens.len() as u32;
     let found = tokens.filter(|&token| source.kind(token).is_some_and(is_added));

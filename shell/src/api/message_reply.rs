@@ -45,7 +45,7 @@ pub fn whole(head: &Head, reply: &Whole) -> String {
     for call in &reply.calls {
         json.open('{').put("type", "tool_use").put("id", &unique("toolu_")).put("name", &call.name);
         // What was made is JSON, unless it broke off.
-        let is_json = serde_json::from_str::<serde_json::Value>(&call.arguments).is_ok();
+        let is_json = serde_json::from_slice::<serde_json::Value>(call.arguments.as_bytes()).is_ok();
         json.put_raw("input", if is_json { &call.arguments } else { "{}" }).close('}');
     }
     json.close(']');

@@ -147,7 +147,7 @@ pub fn call(name: &str, arguments: &Value, family: Family) -> Value {
     let arguments = match arguments {
         Value::String(text) if text.trim().is_empty() => Value::Object(Map::new()),
         Value::String(text) if family == Family::Qwen2_5 => {
-            serde_json::from_str(text).unwrap_or_else(|_| arguments.clone())
+            serde_json::from_slice(text.as_bytes()).unwrap_or_else(|_| arguments.clone())
         }
         other => other.clone(),
     };

@@ -22,6 +22,7 @@ const PATIENCE: Duration = Duration::from_millis(200);
 ///
 /// # Errors
 /// An id that fits none or several; a file that is damaged; `out` cannot be written; Ctrl-C.
+#[inline(never)]
 pub fn export(
     medium: &dyn Medium,
     all: &Catalogue,

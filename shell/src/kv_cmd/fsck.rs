@@ -49,6 +49,7 @@ impl Fsck<'_> {
     ///
     /// # Errors
     /// Something is wrong, and is still; Ctrl-C; nobody reads.
+    #[inline(never)]
     pub fn run(mut self, dir: &Path, all: &Catalogue) -> Result<(), Failure> {
         for file in &all.damaged {
             let cure = match (&file.why, file.meta) {

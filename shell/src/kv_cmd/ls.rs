@@ -24,6 +24,7 @@ const COLUMNS: [usize; 5] = [9, 11, 11, 9, 8];
 ///
 /// # Errors
 /// `model` cannot be used; nobody reads.
+#[inline(never)]
 pub fn ls(dir: &Path, all: &Catalogue, now: i64, model: Option<&Path>, as_json: bool) -> Result<(), Failure> {
     let mut labels = Labels::new(model)?;
     let conversations = Conversations::of(all);

@@ -153,6 +153,7 @@ pub fn command(words: &mut Words) -> Result<(), Failure> {
     }
 }
 
+#[inline(never)]
 fn read(words: &mut Words) -> Result<Given, Failure> {
     let mut given = Given::default();
     while let Some(word) = words.advance()? {
@@ -195,6 +196,7 @@ fn read(words: &mut Words) -> Result<Given, Failure> {
     Ok(given)
 }
 
+#[inline(never)]
 fn action(words: &Words, name: &str) -> Result<usize, Failure> {
     ACTIONS.iter().position(|(action, _)| *action == name).ok_or_else(|| {
         let hint = nearest(name, ACTIONS.iter().map(|(action, _)| *action));
@@ -205,6 +207,7 @@ fn action(words: &Words, name: &str) -> Result<usize, Failure> {
 }
 
 /// What `rm` is to remove.
+#[inline(never)]
 fn which(words: &Words, given: &Given) -> Result<Which, Failure> {
     let mut chosen = Vec::new();
     if !given.ids.is_empty() {

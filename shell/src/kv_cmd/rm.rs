@@ -50,6 +50,7 @@ impl Removal<'_> {
     ///
     /// # Errors
     /// An id or fingerprint that fits none or several; a file cannot be removed; Ctrl-C.
+    #[inline(never)]
     pub fn run(mut self, which: &Which) -> Result<String, Failure> {
         let conversations = Conversations::of(self.all);
         let model = self.model.map(|model| self.folder(model)).transpose()?;

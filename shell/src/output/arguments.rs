@@ -184,13 +184,13 @@ fn unfinished(all: &[u8]) -> Head {
 /// Name and arguments of a whole call in any order and with anything else in it; arguments that are missing
 /// are `{}`, and arguments in a string are what it says.
 pub(super) fn whole(text: &str) -> Option<(String, String)> {
-    let call: Value = serde_json::from_str(text).ok()?;
+    let call: Value = serde_json::from_slice(text.as_bytes()).ok()?;
     let name = call.get("name")?.as_str().filter(|name| !name.is_empty())?;
     let arguments = match call.get("arguments") {
         None => "{}".into(),
         Some(Value::String(text)) => text.clone(),
         Some(other) => other.to_string(),
     };
-    let is_object = matches!(serde_json::from_str(&arguments), Ok(Value::Object(_)));
+    let is_object = matches!(serde_json::from_slice(arguments.as_bytes()), Ok(Value::Object(_)));
     is_object.then(|| (name.into(), arguments))
 }

@@ -153,6 +153,8 @@ fn flags(route: Route, target: Target) -> Vec<&'static str> {
         // Registers are saved and restored by shared code where size is what counts (8,000), and what
         // repeats is looked for twice more (300).
         flags.push("-Cllvm-args=-homogeneous-prolog-epilog -machine-outliner-reruns=2");
+        // Functions that differ in constants only are one, with the constants as arguments (1,500).
+        flags.push("-Cllvm-args=-enable-global-merge-func=true");
         // Atomic instructions in place rather than by a function that knows two ways (2,000). What threads
         // share is a counter that is touched a few hundred times for each matrix.
         flags.push("-Ctarget-feature=-outline-atomics");
@@ -169,6 +171,8 @@ fn flags(route: Route, target: Target) -> Vec<&'static str> {
         });
     }
     if route.builds_std() {
+        // What the core does once is compiled for size, by an attribute that is not stable (9,500).
+        flags.push("--cfg=kinglet_small");
         // A panic is a trap: no texts, no hook, no places in the source (105,000). The core does not
         // panic by contract; if it does, the shell's last words give the address.
         flags.extend(["-Zunstable-options", "-Cpanic=immediate-abort"]);

@@ -21,6 +21,7 @@ impl Softmax {
     /// Takes in the scores of a block: leaves the probabilities (relative to the new maximum) in
     /// their place and returns the factor by which earlier values shrink.
     #[inline]
+    #[cfg_attr(kinglet_small, optimize(size))]
     fn absorb(&mut self, scores: &mut [f32]) -> f32 {
         let m = scores.iter().fold(self.m, |m, s| math::max(m, *s));
         let shrink = math::exp(self.m - m);

@@ -5,18 +5,14 @@ use super::fma::fma_each;
 use super::panel::{ROWS, cover};
 use crate::ops::{BlockQ256, Input};
 use crate::par::Tile;
-use crate::quant::block256::{Block256, Parts256};
+use crate::quant::block256::{Block256, Parts256, Unpack256, unpack};
 use crate::weights::Matrix;
 
 /// What differs from type to type: how block `b` of a row is unpacked, and whether it has minima.
 #[derive(Clone, Copy)]
 struct Type {
-    unpack: fn(row: &[u8], b: usize, out: &mut Parts256),
+    unpack: Unpack256,
     has_min: bool,
-}
-
-fn unpack<B: Block256>(row: &[u8], b: usize, out: &mut Parts256) {
-    B::unpack(&B::blocks(row)[b], out);
 }
 
 /// `out[token][row] = w[row] . x[token]` for the rectangle of `out`.
@@ -25,6 +21,7 @@ pub(super) fn matmul<B: Block256>(w: &Matrix<'_>, input: &Input<'_>, out: &mut T
 }
 
 #[inline(never)]
+#[cfg_attr(kinglet_small, optimize(size))]
 fn drive(ty: Type, w: &Matrix<'_>, input: &Input<'_>, out: &mut Tile<'_, f32>) {
     let blocks = w.cols() / 256;
     let row = |row: usize| w.rows_data(row..row + 1);
@@ -53,6 +50,7 @@ fn scaled(parts: &Parts256) -> Wide<256> {
 
 /// The outputs of some rows and `T` tokens, all of the same number of blocks.
 #[inline(never)]
+#[cfg_attr(kinglet_small, optimize(size))]
 fn panel<const T: usize>(ty: Type, w: [&[u8]; ROWS], x: [&[BlockQ256]; T]) -> [[f32; ROWS]; T] {
     let blocks = x[0].len();
     let x = x.map(|token| &token[..blocks]);

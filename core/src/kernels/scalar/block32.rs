@@ -5,33 +5,14 @@ use super::fma::fma_each;
 use super::panel::{ROWS, cover};
 use crate::ops::{BlockQ32, Input};
 use crate::par::Tile;
-use crate::quant::block32::Block32;
-use crate::quant::half::f16_to_f32;
+use crate::quant::block32::{Block32, Parts32, Unpack32, unpack};
 use crate::weights::Matrix;
-
-/// A block unpacked.
-#[derive(Clone, Copy)]
-struct Unpacked {
-    q: Wide<32>,
-    d: f32,
-    m: f32,
-}
-
-impl Unpacked {
-    const ZERO: Self = Unpacked { q: Wide::ZERO, d: 0.0, m: 0.0 };
-}
 
 /// What differs from type to type: how block `b` of a row is unpacked, and whether it has a minimum.
 #[derive(Clone, Copy)]
 struct Type {
-    unpack: fn(row: &[u8], b: usize, out: &mut Unpacked),
+    unpack: Unpack32,
     has_min: bool,
-}
-
-fn unpack<B: Block32>(row: &[u8], b: usize, out: &mut Unpacked) {
-    let raw = &B::blocks(row)[b];
-    let [d, m] = B::scales(raw);
-    *out = Unpacked { q: Wide::from_i8(&B::weights(raw)), d: f16_to_f32(d), m: f16_to_f32(m) };
 }
 
 /// `out[token][row] = w[row] . x[token]` for the rectangle of `out`.
@@ -40,6 +21,7 @@ pub(super) fn matmul<B: Block32>(w: &Matrix<'_>, input: &Input<'_>, out: &mut Ti
 }
 
 #[inline(never)]
+#[cfg_attr(kinglet_small, optimize(size))]
 fn drive(ty: Type, w: &Matrix<'_>, input: &Input<'_>, out: &mut Tile<'_, f32>) {
     let blocks = w.cols() / 32;
     let row = |row: usize| w.rows_data(row..row + 1);
@@ -53,14 +35,15 @@ fn drive(ty: Type, w: &Matrix<'_>, input: &Input<'_>, out: &mut Tile<'_, f32>) {
 
 /// The outputs of some rows and `T` tokens, all of the same number of blocks.
 #[inline(never)]
+#[cfg_attr(kinglet_small, optimize(size))]
 fn panel<const T: usize>(ty: Type, w: [&[u8]; ROWS], x: [&[BlockQ32]; T]) -> [[f32; ROWS]; T] {
     let blocks = x[0].len();
     let x = x.map(|token| &token[..blocks]);
     let mut acc = [[0.0; ROWS]; T];
-    let mut rows = [Unpacked::ZERO; ROWS];
+    let mut rows = [Parts32::ZERO; ROWS];
     for b in 0..blocks {
         w.iter().zip(&mut rows).for_each(|(w, out)| (ty.unpack)(w, b, out));
-        let q = rows.each_ref().map(|row| row.q);
+        let q = rows.each_ref().map(|row| Wide::from_i8(&row.q));
         for t in 0..T {
             let x = &x[t][b];
             let sums = dots::<32, _, _>(&q, &Wide::from_planes(&x.lo, &x.hi));

@@ -75,6 +75,7 @@ impl Float for Bf16 {
 /// How elements `from..` of a row, at most [`LANES`] of them, are widened.
 type Widen = fn(row: &[u8], from: usize, out: &mut [f32]);
 
+#[cfg_attr(kinglet_small, optimize(size))]
 fn widen<F: Float>(row: &[u8], from: usize, out: &mut [f32]) {
     out.iter_mut().zip(&F::elements(row)[from..]).for_each(|(out, raw)| *out = F::widen(*raw));
 }
@@ -85,6 +86,7 @@ pub(super) fn matmul<F: Float>(w: &Matrix<'_>, input: &Input<'_>, out: &mut Tile
 }
 
 #[inline(never)]
+#[cfg_attr(kinglet_small, optimize(size))]
 fn drive(widen: Widen, w: &Matrix<'_>, input: &Input<'_>, out: &mut Tile<'_, f32>) {
     let k = w.cols();
     let row = |row: usize| w.rows_data(row..row + 1);
@@ -98,6 +100,7 @@ fn drive(widen: Widen, w: &Matrix<'_>, input: &Input<'_>, out: &mut Tile<'_, f32
 
 /// The outputs of some rows and `T` tokens, all of the same length.
 #[inline(never)]
+#[cfg_attr(kinglet_small, optimize(size))]
 fn panel<const T: usize>(widen: Widen, w: [&[u8]; ROWS], x: [&[f32]; T]) -> [[f32; ROWS]; T] {
     let k = x[0].len();
     let mut lanes = [[[0.0; LANES]; ROWS]; T];
