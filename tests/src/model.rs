@@ -52,16 +52,16 @@ impl Model {
         Self::parse(crate::fixture(&format!("gguf/{name}"))).unwrap()
     }
 
-    /// The real model, mapped, if `KINGLET_MODEL` names it.
+    /// The real model, mapped, if `KINGLET_TEST_MODEL` names it.
     ///
     /// # Panics
     /// If the variable names a file that is no model. If it is not set, unless `KINGLET_NO_MODEL` says
     /// that leaving real-model tests out is intended.
     pub fn real() -> Option<Model> {
-        let Ok(path) = std::env::var("KINGLET_MODEL") else {
+        let Ok(path) = std::env::var("KINGLET_TEST_MODEL") else {
             assert!(
                 std::env::var_os("KINGLET_NO_MODEL").is_some(),
-                "KINGLET_MODEL is not set: run `cargo xtask test`, which fetches the model, \
+                "KINGLET_TEST_MODEL is not set: run `cargo xtask test`, which fetches the model, \
                  or set KINGLET_NO_MODEL=1 to leave real-model tests out"
             );
             eprintln!("real-model test LEFT OUT: KINGLET_NO_MODEL is set");

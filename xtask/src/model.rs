@@ -18,7 +18,7 @@ use std::process::{Command, Stdio};
 use std::time::SystemTime;
 
 /// Environment variable under which children find the model.
-pub const MODEL_ENV: &str = "KINGLET_MODEL";
+pub const MODEL_ENV: &str = "KINGLET_TEST_MODEL";
 
 const FILE_NAME: &str = "qwen2.5-coder-0.5b-instruct-q4_k_m.gguf";
 const SHA256: &str = "1d9614638d18024d0fbb36575a15f1302a3adf044df10345688ec4f6e1c4ff32";
