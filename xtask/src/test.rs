@@ -57,7 +57,7 @@ const STEPS: &[Step] = &[
     },
     Step {
         name: "clients",
-        help: "the official Python clients and README's curl examples, with the real model",
+        help: "the official Python clients, the page and README's curl examples, with the real model",
         run: |options| clients::check(options.no_model),
     },
     Step {

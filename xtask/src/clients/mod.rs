@@ -1,13 +1,14 @@
-//! `cargo xtask clients`: the official Python clients, and the README's `curl` examples, against the built
-//! program with the real model. Must not know what a reply looks like: scripts and README say so.
+//! `cargo xtask clients`: the official Python clients, the page in a browser, and the README's `curl`
+//! examples, against the built program with the real model. Must not know what a reply looks like: scripts
+//! and README say so.
 
 mod curl;
 mod readme;
 mod server;
 mod shape;
 
-use crate::model;
 use crate::sh::{self, Context, Failure, Outcome};
+use crate::{model, page};
 use server::Server;
 use std::ffi::OsString;
 use std::fs;
@@ -30,15 +31,16 @@ const KEY: &str = "the-key-of-the-test";
 const CONTEXT: &str = "4096";
 
 const HELP: &str = "\
-Usage: cargo xtask clients [--only README|openai|anthropic]
+Usage: cargo xtask clients [--only README|page|openai|anthropic]
 
 Installs the official Python clients into the target folder, starts target/release/kinglet with the real
-model on a free port of the loopback interface, and runs tests/clients/*.py and README.md's curl examples.
+model on a free port of the loopback interface, and runs tests/clients/*.py, README.md's curl examples, and
+the server's page in headless Chromium.
 ";
 
 /// The parts, in order: a name, and the script where there is one.
-const PARTS: [(&str, &str); 3] =
-    [("README", ""), ("openai", "openai_api.py"), ("anthropic", "anthropic_api.py")];
+const PARTS: [(&str, &str); 4] =
+    [("README", ""), ("page", ""), ("openai", "openai_api.py"), ("anthropic", "anthropic_api.py")];
 
 /// The task.
 pub fn main(words: Vec<OsString>) -> Outcome {
@@ -83,6 +85,13 @@ fn run(only: Option<&str>) -> Outcome {
         let start = Instant::now();
         curl::check(&binary, &model)?;
         eprintln!("clients: README's examples, {:.1} s", start.elapsed().as_secs_f64());
+    }
+    if wanted("page") {
+        let start = Instant::now();
+        let server = Server::start(&binary, &model, &["--ctx", CONTEXT].map(String::from))?;
+        page::test(vec!["--server".into(), format!("http://{}", server.address).into()])?;
+        server.stop(None)?;
+        eprintln!("clients: page, {:.1} s", start.elapsed().as_secs_f64());
     }
     let scripts: Vec<_> = PARTS.iter().filter(|part| !part.1.is_empty() && wanted(part.0)).collect();
     if scripts.is_empty() {

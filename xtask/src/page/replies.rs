@@ -65,7 +65,7 @@ pub fn to(question: &str, turn: usize) -> Answer {
         reply.text = HOSTILE.to_owned();
     } else if says("markdown") {
         reply.text = MARKDOWN.to_owned();
-    } else if says("Count") {
+    } else if says("Count") || says("Write the numbers") {
         reply.text = (1..2000).map(|n| format!("{n}, ")).collect();
         reply.pause = Duration::from_millis(25);
     } else if says("think") {

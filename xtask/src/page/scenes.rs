@@ -21,7 +21,7 @@ const REPLY: &str = "document.querySelector('.msg.assistant:last-child .text').t
 const NOTE: &str = "document.querySelector('.msg.assistant:last-child .note').textContent";
 /// All that was said.
 const ALL: &str = "[...document.querySelectorAll('.msg .text')].map(e => e.textContent).join('|')";
-const COUNT: &str = "Count from 1 to 2000, with commas.";
+const COUNT: &str = "Write the numbers from 1 to 2000, one after the other.";
 
 /// All scenes, in the order in which they are played.
 pub const SCENES: &[Scene] = &[
