@@ -17,13 +17,16 @@ fn blocks(dir: &Path) -> Vec<(PathBuf, u64)> {
     files(dir).into_iter().filter(is_block).collect()
 }
 
-/// Waits for what happens in the background.
-fn until(what: &str, over: &mut dyn FnMut() -> bool) {
+/// Waits for what the process does in the background; if it does not come, its lines say why.
+fn until(server: Server, what: &str, over: &mut dyn FnMut() -> bool) -> Server {
     let start = Instant::now();
     while !over() {
-        assert!(start.elapsed() < Duration::from_secs(60), "{what} did not come");
+        if start.elapsed() > Duration::from_secs(120) {
+            panic!("{what} did not come: {}", server.kill());
+        }
         std::thread::sleep(Duration::from_millis(10));
     }
+    server
 }
 
 #[test]
@@ -118,7 +121,7 @@ fn a_pause_ends_while_nothing_is_asked() {
     let mut server = Server::start(&with_dir(&model, &dir, "-n 1"));
     server.say(&line(&ids(50, 3)));
     server.answer();
-    until("the first block", &mut || durable(&dir, &ids(50, 3)) == 32);
+    server = until(server, "the first block", &mut || durable(&dir, &ids(50, 3)) == 32);
     // The folder of the model becomes a file, so nothing can be made in it.
     let folder = std::fs::read_dir(&dir).unwrap().map(|e| e.unwrap().path()).find(|p| p.is_dir()).unwrap();
     std::fs::rename(&folder, &aside).unwrap();
@@ -131,7 +134,7 @@ fn a_pause_ends_while_nothing_is_asked() {
     std::fs::remove_file(&folder).unwrap();
     std::fs::rename(&aside, &folder).unwrap();
     // It tries again by itself; nobody asks for anything.
-    until("another try", &mut || durable(&dir, &prompt) == 192);
+    server = until(server, "another try", &mut || durable(&dir, &prompt) == 192);
     drop(server.0.stdin.take());
     assert!(server.0.wait().unwrap().success());
 }

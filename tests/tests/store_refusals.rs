@@ -84,6 +84,40 @@ fn each_call_fails_in_turn() {
 }
 
 #[test]
+fn one_failure_is_made_up_for_without_being_asked() {
+    let pieces = chain(1, 2, 5);
+    for i in 0.. {
+        let (medium, heard) = (Arc::new(MemoryMedium::new()), Heard::default());
+        medium.hurry(BACK_OFF);
+        let store = open(options(&heard), &medium);
+        // What is still to be counted would keep the writer from its sleep.
+        until("a count", || store.status().bytes_on_disk.is_some());
+        let first = medium.calls() + i;
+        medium.fail(Some(Failing { first, all: false, errno: Errno::IO }));
+        // Offers and takes as an engine does that has nothing else to do; nobody wakes the writer.
+        let mut saved = vec![false; pieces.len()];
+        while saved.contains(&false) {
+            let next = saved.iter().position(|saved| !saved).unwrap();
+            if store.status().pending == 0 {
+                stage(&store, next, &pieces[next]);
+            }
+            assert!(store.wait(PATIENCE), "failed at call {i}: {:?}", store.status());
+            while let Some(done) = store.finished() {
+                assert_ne!(done.outcome, Outcome::Never);
+                saved[done.block as usize] = done.outcome == Outcome::Saved;
+            }
+        }
+        let over = medium.calls() <= first;
+        medium.fail(None);
+        assert_eq!(found(&store, &pieces), pieces.len());
+        if over {
+            assert!(heard.with("paused: ").is_empty() && i > 10, "{i}");
+            break;
+        }
+    }
+}
+
+#[test]
 fn a_sync_that_failed_is_not_believed_later() {
     let (medium, pieces) = (Arc::new(MemoryMedium::new()), chain(1, 1, 0));
     let store = open_quiet(&medium);

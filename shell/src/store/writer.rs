@@ -132,6 +132,10 @@ impl<'a> Writer<'a> {
             }
         } else if let Some(slot) = ring.take() {
             self.batch(slot);
+            if ring.state().paused.is_some() {
+                // It may be a new pause: how long to sleep is found out at the next turn.
+                return;
+            }
         }
         // Counting is reading, which a pause does not stop.
         if let Some(left) = self.until(self.count_at) {

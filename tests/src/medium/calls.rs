@@ -194,6 +194,9 @@ impl Medium for MemoryMedium {
     }
 
     fn monotonic(&self) -> Duration {
-        self.state().monotonic
+        let mut state = self.state();
+        let hurry = state.hurry;
+        state.monotonic += hurry;
+        state.monotonic
     }
 }
