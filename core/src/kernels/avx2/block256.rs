@@ -50,6 +50,7 @@ macro_rules! define_one {
                 let mut parts = [_mm256_setzero_si256(); PANEL];
                 let mut mins = [_mm256_setzero_si256(); PANEL];
                 for r in 0..PANEL {
+                    next_bytes(rows[0], (b * PANEL + r) * L, L);
                     raw[r] = &rows[r].as_chunks().0[b];
                     (parts[r], mins[r]) = block::<TY, L>(raw[r], x, fine);
                 }
@@ -118,14 +119,17 @@ pub(super) fn many<K: Inner>(k: K, w: &Matrix<'_>, input: &Input<'_>, out: &mut 
     let (rows, tokens) = (out.cols(), out.rows());
     let fine = input.precision == Precision::Fine;
     let mut panel = Panel::ZERO;
+    let mut results: Results = [[[0.0; PANEL]; TOKENS]; ROWS / PANEL];
     for row in rows.clone().step_by(ROWS) {
         let end = rows.end.min(row + ROWS);
         for token in tokens.clone().step_by(TOKENS) {
             let count = TOKENS.min(tokens.end - token);
-            let mut results: Results = [[[0.0; PANEL]; TOKENS]; ROWS / PANEL];
+            for results in results.iter_mut().take((end - row).div_ceil(PANEL)) {
+                results[..count.next_multiple_of(GROUP)].fill([0.0; PANEL]);
+            }
             for b in 0..blocks {
-                for (row, results) in (row..end).step_by(PANEL).zip(&mut results) {
-                    fill(w, row, end, b, sign, &mut panel);
+                for (at, results) in (row..end).step_by(PANEL).zip(&mut results) {
+                    fill(w, (row, at, end), b, sign, &mut panel);
                     let groups = results.as_chunks_mut::<GROUP>().0.iter_mut();
                     for (g, results) in groups.enumerate().take(count.div_ceil(GROUP)) {
                         let at = |t: usize| (token + (g * GROUP + t).min(count - 1)) * blocks + b;
@@ -148,21 +152,22 @@ pub(super) fn many<K: Inner>(k: K, w: &Matrix<'_>, input: &Input<'_>, out: &mut 
 
 /// Lays out block `b` of eight rows of `w`, by its type; `sign` is added to each weight.
 #[target_feature(enable = "avx2,f16c")]
-fn fill(w: &Matrix<'_>, row: usize, end: usize, b: usize, sign: u8, panel: &mut Panel) {
+fn fill(w: &Matrix<'_>, (first, row, end): (usize, usize, usize), b: usize, sign: u8, panel: &mut Panel) {
     let rows = rows_of(w, row, end, b..b + 1);
+    let next = next_piece(w, rows[0].len(), (first, row, end));
     match w.ty() as u8 {
-        Q2_K => fill_of::<Q2_K, 84>(&rows, sign, panel),
-        Q3_K => fill_of::<Q3_K, 110>(&rows, sign, panel),
-        Q4_K => fill_of::<Q4_K, 144>(&rows, sign, panel),
-        Q5_K => fill_of::<Q5_K, 176>(&rows, sign, panel),
-        Q6_K => fill_of::<Q6_K, 210>(&rows, sign, panel),
-        _ => fill_of::<IQ4_XS, 136>(&rows, sign, panel),
+        Q2_K => fill_of::<Q2_K, 84>(&rows, next, sign, panel),
+        Q3_K => fill_of::<Q3_K, 110>(&rows, next, sign, panel),
+        Q4_K => fill_of::<Q4_K, 144>(&rows, next, sign, panel),
+        Q5_K => fill_of::<Q5_K, 176>(&rows, next, sign, panel),
+        Q6_K => fill_of::<Q6_K, 210>(&rows, next, sign, panel),
+        _ => fill_of::<IQ4_XS, 136>(&rows, next, sign, panel),
     }
 }
 
 #[target_feature(enable = "avx2,f16c")]
 #[inline(never)]
-fn fill_of<const TY: u8, const L: usize>(rows: &[&[u8]; PANEL], sign: u8, panel: &mut Panel) {
+fn fill_of<const TY: u8, const L: usize>(rows: &[&[u8]; PANEL], next: usize, sign: u8, panel: &mut Panel) {
     let zero = _mm256_setzero_si256();
     let mut raw = [&[0; L]; PANEL];
     // By row; the elements of a vector are four weights, or two sub-scales, of a row.
@@ -171,6 +176,9 @@ fn fill_of<const TY: u8, const L: usize>(rows: &[&[u8]; PANEL], sign: u8, panel:
     let mut sub = [zero; PANEL];
     for r in 0..PANEL {
         raw[r] = &rows[r].as_chunks().0[0];
+        for at in (0..L).step_by(LINE) {
+            prefetch(raw[r], next.wrapping_add(at));
+        }
         for (q, run) in q.iter_mut().zip(weights::<TY, L>(raw[r])) {
             q[r] = run;
         }

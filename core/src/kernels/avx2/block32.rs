@@ -43,10 +43,12 @@ pub(super) fn one<const TY: u8, const L: usize>(
     x: &[BlockQ32],
     fine: bool,
 ) -> [f32; PANEL] {
+    let bytes = rows[0];
     let rows = blocks_of::<L>(rows, x.len());
     let (ones, high) = (_mm256_set1_epi16(1), _mm256_set1_epi16(128));
     let mut acc = _mm256_setzero_ps();
     for (b, x) in x.iter().enumerate() {
+        next_bytes(bytes, b * PANEL * L, PANEL * L);
         let (lo, hi) = (load_i8(&x.lo), load_i8(&x.hi));
         let mut taken = _mm256_setzero_si256();
         if offset(TY) != 0 {
@@ -101,19 +103,22 @@ pub(super) fn many<K: Inner>(k: K, w: &Matrix<'_>, input: &Input<'_>, out: &mut 
     let (rows, tokens) = (out.cols(), out.rows());
     let mut panel = core::hint::black_box(Panel::ZERO);
     let mut starts = [[0i32; BLOCKS]; TOKENS];
+    let mut results: Results = [[[0.0; PANEL]; TOKENS]; ROWS / PANEL];
     for row in rows.clone().step_by(ROWS) {
         let end = rows.end.min(row + ROWS);
         for token in tokens.clone().step_by(TOKENS) {
             let count = TOKENS.min(tokens.end - token);
-            let mut results: Results = [[[0.0; PANEL]; TOKENS]; ROWS / PANEL];
+            for results in results.iter_mut().take((end - row).div_ceil(PANEL)) {
+                results[..count.next_multiple_of(GROUP)].fill([0.0; PANEL]);
+            }
             for from in (0..blocks).step_by(BLOCKS) {
                 let these = from..blocks.min(from + BLOCKS);
                 let x = |t: usize| &input.q32[(token + t.min(count - 1)) * blocks..][these.clone()];
                 for (t, starts) in starts.iter_mut().enumerate().take(count) {
                     start(x(t), offset, starts);
                 }
-                for (row, results) in (row..end).step_by(PANEL).zip(&mut results) {
-                    fill(w, row, end, these.clone(), sign, &mut panel);
+                for (at, results) in (row..end).step_by(PANEL).zip(&mut results) {
+                    fill(w, (row, at, end), these.clone(), sign, &mut panel);
                     let groups = results.as_chunks_mut::<GROUP>().0.iter_mut();
                     let groups = groups.zip(starts.as_chunks::<GROUP>().0);
                     for (g, (results, starts)) in groups.enumerate().take(count.div_ceil(GROUP)) {
@@ -152,26 +157,26 @@ fn start(x: &[BlockQ32], offset: i32, starts: &mut [i32; BLOCKS]) {
 #[target_feature(enable = "avx2,f16c")]
 fn fill(
     w: &Matrix<'_>,
-    row: usize,
-    end: usize,
+    (first, row, end): (usize, usize, usize),
     blocks: core::ops::Range<usize>,
     sign: u8,
     panel: &mut Panel,
 ) {
     let rows = rows_of(w, row, end, blocks);
+    let next = next_piece(w, rows[0].len(), (first, row, end));
     match w.ty() as u8 {
-        Q4_0 => fill_of::<Q4_0, 18>(&rows, sign, panel),
-        Q4_1 => fill_of::<Q4_1, 20>(&rows, sign, panel),
-        Q5_0 => fill_of::<Q5_0, 22>(&rows, sign, panel),
-        Q5_1 => fill_of::<Q5_1, 24>(&rows, sign, panel),
-        Q8_0 => fill_of::<Q8_0, 34>(&rows, sign, panel),
-        _ => fill_of::<IQ4_NL, 18>(&rows, sign, panel),
+        Q4_0 => fill_of::<Q4_0, 18>(&rows, next, sign, panel),
+        Q4_1 => fill_of::<Q4_1, 20>(&rows, next, sign, panel),
+        Q5_0 => fill_of::<Q5_0, 22>(&rows, next, sign, panel),
+        Q5_1 => fill_of::<Q5_1, 24>(&rows, next, sign, panel),
+        Q8_0 => fill_of::<Q8_0, 34>(&rows, next, sign, panel),
+        _ => fill_of::<IQ4_NL, 18>(&rows, next, sign, panel),
     }
 }
 
 #[target_feature(enable = "avx2,f16c")]
 #[inline(never)]
-fn fill_of<const TY: u8, const L: usize>(rows: &[&[u8]; PANEL], sign: u8, panel: &mut Panel) {
+fn fill_of<const TY: u8, const L: usize>(rows: &[&[u8]; PANEL], next: usize, sign: u8, panel: &mut Panel) {
     let blocks = rows[0].len() / L;
     let rows = blocks_of::<L>(rows, blocks);
     let groups = panel.w.as_chunks_mut::<8>().0;
@@ -181,6 +186,7 @@ fn fill_of<const TY: u8, const L: usize>(rows: &[&[u8]; PANEL], sign: u8, panel:
         let mut q = [_mm256_setzero_si256(); PANEL];
         for r in 0..PANEL {
             raw[r] = &rows[r][b];
+            prefetch(raw[r], next);
             q[r] = weights::<TY, L>(raw[r]);
         }
         for (w, q) in w.iter_mut().zip(transpose(&q)) {

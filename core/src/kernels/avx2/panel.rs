@@ -18,6 +18,8 @@ pub(crate) const GROUP: usize = 4;
 pub(crate) const ROWS: usize = 64;
 /// As [`ROWS`]; a multiple of [`GROUP`].
 pub(crate) const TOKENS: usize = 64;
+/// Bytes that memory is fetched by.
+pub(crate) const LINE: usize = 64;
 /// From so many tokens on panels pay.
 pub(crate) const MANY: usize = 3;
 
@@ -63,6 +65,23 @@ pub(crate) fn rows_of<'a>(w: &Matrix<'a>, row: usize, end: usize, blocks: Range<
         *these = &w.rows_data(row..row + 1)[blocks.start * bytes..blocks.end * bytes];
     }
     rows
+}
+
+/// While eight rows, of which `first` is the first, are multiplied: asks for `len` bytes of the eight
+/// behind them, from byte `from`. Rows are too short for the CPU to see eight streams in them.
+#[target_feature(enable = "avx2")]
+#[inline]
+pub(crate) fn next_bytes(first: &[u8], from: usize, len: usize) {
+    for line in 0..len.div_ceil(LINE) {
+        prefetch(first, PANEL * first.len() + from + line * LINE);
+    }
+}
+
+/// How far behind a piece of `len` bytes of row `row` that begins which the same panel lays out next: of the
+/// eighth row after it, or at `end` the next piece of row `first`. Added by wrapping.
+pub(crate) fn next_piece(w: &Matrix<'_>, len: usize, (first, row, end): (usize, usize, usize)) -> usize {
+    let stride = w.row_bytes();
+    if row + PANEL < end { PANEL * stride } else { len.wrapping_sub((row - first) * stride) }
 }
 
 /// Writes the results of a token and eight rows from `row`, as many as the tile has.

@@ -63,6 +63,14 @@ unsafe fn splat_qword(from: *const i64) -> __m256i {
     _mm256_set1_epi64x(unsafe { from.read_unaligned() })
 }
 
+/// Asks for the line of memory `ahead` bytes behind the beginning of `from`, wherever that is: a hint.
+#[target_feature(enable = "sse")]
+#[inline]
+pub(crate) fn prefetch(from: &[u8], ahead: usize) {
+    // Reads nothing and never faults, so that the address may be any.
+    _mm_prefetch::<_MM_HINT_T0>(from.as_ptr().wrapping_add(ahead).cast())
+}
+
 macro_rules! stores {
     ($($(#[$doc:meta])* $name:ident: $from:ty => $to:ty, $store:expr;)+) => {$(
         $(#[$doc])*

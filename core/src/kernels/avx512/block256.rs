@@ -3,7 +3,7 @@
 use super::dot::quad;
 use crate::kernels::avx2::block256::{apply, define_one};
 use crate::kernels::avx2::dot::{pairs, plus, widen};
-use crate::kernels::avx2::panel::{GROUP, PANEL, Panel, fours};
+use crate::kernels::avx2::panel::{GROUP, PANEL, Panel, fours, next_bytes};
 use crate::kernels::avx2::unpack32::halves;
 use crate::kernels::avx2::unpack256::*;
 use crate::kernels::avx2::vec::*;

@@ -17,12 +17,14 @@ pub(super) fn one<const TY: u8, const L: usize>(
     x: &[BlockQ32],
     fine: bool,
 ) -> [f32; PANEL] {
+    let bytes = rows[0];
     let rows = blocks_of::<L>(rows, x.len());
     let (zero, sign) = (_mm256_setzero_si256(), _mm256_set1_epi8(-128));
     // What is taken off the weights fits their bytes.
     let taken = _mm256_set1_epi8(if signed(TY) { -128 } else { offset(TY) as i8 });
     let mut acc = _mm256_setzero_ps();
     for (b, x) in x.iter().enumerate() {
+        next_bytes(bytes, b * PANEL * L, PANEL * L);
         let (lo, hi) = (load_i8(&x.lo), load_i8(&x.hi));
         let mut start = zero;
         if signed(TY) || offset(TY) != 0 {
