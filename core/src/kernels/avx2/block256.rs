@@ -113,15 +113,17 @@ define_one!("avx2,fma,f16c");
 pub(super) fn many<K: Inner>(k: K, w: &Matrix<'_>, input: &Input<'_>, out: &mut Tile<'_, f32>) {
     let ty = w.ty() as u8;
     // What a sign is taken off with comes back as an offset does.
-    let sign = if signed(ty) { K::SIGN } else { 0 };
+    let sign = if signed(ty) { K::sign(false) } else { 0 };
     let offset = offset(ty) + i32::from(sign);
     let blocks = w.cols() / 256;
     let (rows, tokens) = (out.cols(), out.rows());
     let fine = input.precision == Precision::Fine;
     let mut panel = Panel::ZERO;
     let mut results: Results = [[[0.0; PANEL]; TOKENS]; ROWS / PANEL];
-    for row in rows.clone().step_by(ROWS) {
-        let end = rows.end.min(row + ROWS);
+    // For few tokens rows are taken from beginning to end, so that the weights come in one go.
+    let at_once = if tokens.len() <= GROUP { PANEL } else { ROWS };
+    for row in rows.clone().step_by(at_once) {
+        let end = rows.end.min(row + at_once);
         for token in tokens.clone().step_by(TOKENS) {
             let count = TOKENS.min(tokens.end - token);
             for results in results.iter_mut().take((end - row).div_ceil(PANEL)) {
@@ -211,7 +213,7 @@ fn fill_of<const TY: u8, const L: usize>(rows: &[&[u8]; PANEL], next: usize, sig
 /// Adds the products of a panel with four tokens to `results`; `how` as of [`apply`].
 #[target_feature(enable = "avx2,fma")]
 #[inline(never)]
-pub(super) fn group<const SPAN: usize>(
+pub(super) fn group<const SPAN: usize, const SIGNED: bool>(
     panel: &Panel,
     x: [&BlockQ256; GROUP],
     how: (bool, i32, bool),
@@ -221,14 +223,14 @@ pub(super) fn group<const SPAN: usize>(
     let w = panel.w.as_chunks::<4>().0.iter().zip(&panel.scales);
     if how.2 {
         for (i, (w, scale)) in w.clone().enumerate() {
-            quad::<SPAN>(w, x.map(|x| fours(&x.hi, i)), load_i16(&scale.0), &mut sums);
+            quad::<SPAN, SIGNED>(w, x.map(|x| fours(&x.hi, i)), load_i16(&scale.0), &mut sums);
         }
         for sums in &mut sums {
             *sums = _mm256_slli_epi32::<7>(*sums);
         }
     }
     for (i, (w, scale)) in w.enumerate() {
-        quad::<SPAN>(w, x.map(|x| fours(&x.lo, i)), load_i16(&scale.0), &mut sums);
+        quad::<SPAN, SIGNED>(w, x.map(|x| fours(&x.lo, i)), load_i16(&scale.0), &mut sums);
     }
     apply(panel, x, how, sums, results);
 }

@@ -97,7 +97,7 @@ pub(crate) fn blocks_of<'a, const L: usize>(rows: &[&'a [u8]; PANEL], n: usize) 
 pub(super) fn many<K: Inner>(k: K, w: &Matrix<'_>, input: &Input<'_>, out: &mut Tile<'_, f32>) {
     let ty = w.ty() as u8;
     // What a sign is taken off with comes back as an offset does.
-    let sign = if signed(ty) { K::SIGN } else { 0 };
+    let sign = if signed(ty) { K::sign(input.precision == Precision::Fine) } else { 0 };
     let offset = offset(ty) + i32::from(sign);
     let blocks = w.cols() / 32;
     let (rows, tokens) = (out.cols(), out.rows());
@@ -143,7 +143,7 @@ pub(super) fn many<K: Inner>(k: K, w: &Matrix<'_>, input: &Input<'_>, out: &mut 
 /// Minus the offset times the sum of each block: what the integer sums start from.
 #[target_feature(enable = "avx2")]
 #[inline]
-fn start(x: &[BlockQ32], offset: i32, starts: &mut [i32; BLOCKS]) {
+pub(super) fn start(x: &[BlockQ32], offset: i32, starts: &mut [i32]) {
     if offset == 0 {
         return;
     }
@@ -202,7 +202,7 @@ fn fill_of<const TY: u8, const L: usize>(rows: &[&[u8]; PANEL], next: usize, sig
 /// Adds the products of a panel with four tokens to `results`.
 #[target_feature(enable = "avx2,fma")]
 #[inline(never)]
-pub(super) fn group<const SPAN: usize>(
+pub(super) fn group<const SPAN: usize, const SIGNED: bool>(
     panel: &Panel,
     x: [&[BlockQ32]; GROUP],
     starts: &[[i32; BLOCKS]; GROUP],
@@ -233,7 +233,7 @@ pub(super) fn group<const SPAN: usize>(
                 for t in 1..GROUP {
                     four[t] = fours(&x[t][b].hi, i);
                 }
-                quad::<SPAN>(w, four, high, &mut sums);
+                quad::<SPAN, SIGNED>(w, four, high, &mut sums);
             }
         }
         for (i, w) in w[..quads].iter().enumerate() {
@@ -241,7 +241,7 @@ pub(super) fn group<const SPAN: usize>(
             for t in 1..GROUP {
                 four[t] = fours(&x[t][b].lo, i);
             }
-            quad::<SPAN>(w, four, ones, &mut sums);
+            quad::<SPAN, SIGNED>(w, four, ones, &mut sums);
         }
         let d = load(&d.0);
         for t in 0..GROUP {

@@ -11,8 +11,11 @@ use crate::ops::{BlockQ32, BlockQ256};
 /// What loops over blocks, panels and queries call. The values are tokens: having one proves that
 /// the CPU has the instructions, those of [`Avx2`] among them.
 pub(crate) trait Inner: Copy + Into<Avx2> {
+    /// Whether up to four tokens meet weights of blocks of 32 by [`four32`](super::four32), not by panels.
+    const STRAIGHT: bool;
+
     /// What panels add to weights with a sign, so that they have none: 128, or 0 to leave them.
-    const SIGN: u8;
+    fn sign(fine: bool) -> u8;
 
     /// Eight rows of blocks of 32 times one token.
     fn one32<const TY: u8, const L: usize>(
@@ -30,8 +33,8 @@ pub(crate) trait Inner: Copy + Into<Avx2> {
         fine: bool,
     ) -> [f32; PANEL];
 
-    /// Adds to `results` the products of a panel of blocks of 32, whose weights have a sign if
-    /// `signed`, with four tokens. The integer sums begin with `starts`. `how`: whether weights have
+    /// Adds to `results` the products of a panel of blocks of 32, whose type has a sign if `signed`, with
+    /// four tokens. The integer sums begin with `starts`. `how`: whether weights have
     /// a minimum, whether activations are fine.
     fn group32(
         self,
@@ -56,7 +59,14 @@ pub(crate) trait Inner: Copy + Into<Avx2> {
 }
 
 impl Inner for Avx2 {
-    const SIGN: u8 = 0;
+    const STRAIGHT: bool = true;
+
+    /// With the planes of fine activations, whose magnitudes are up to 64, sums of two fit i16 for weights of up
+    /// to 255 (255 * 64 * 2 = 32,640).
+    #[inline]
+    fn sign(fine: bool) -> u8 {
+        if fine { 128 } else { 0 }
+    }
 
     #[inline]
     fn one32<const TY: u8, const L: usize>(
@@ -90,12 +100,13 @@ impl Inner for Avx2 {
         how: (bool, bool),
         results: &mut [[f32; PANEL]; GROUP],
     ) {
+        let (_, fine) = how;
         // SAFETY: `self`: the CPU has the features.
         unsafe {
-            if signed {
-                block32::group::<1>(panel, x, starts, how, results);
-            } else {
-                block32::group::<4>(panel, x, starts, how, results);
+            match (signed, fine) {
+                (false, _) => block32::group::<4, false>(panel, x, starts, how, results),
+                (true, true) => block32::group::<1, false>(panel, x, starts, how, results),
+                (true, false) => block32::group::<1, true>(panel, x, starts, how, results),
             }
         }
     }
@@ -113,10 +124,10 @@ impl Inner for Avx2 {
         // SAFETY: `self`: the CPU has the features.
         unsafe {
             match ty {
-                IQ4_XS => block256::group::<1>(panel, x, how, results),
+                IQ4_XS => block256::group::<1, true>(panel, x, how, results),
                 // The planes of fine activations have magnitudes up to 64.
-                Q6_K if !fine => block256::group::<2>(panel, x, how, results),
-                _ => block256::group::<4>(panel, x, how, results),
+                Q6_K if !fine => block256::group::<2, false>(panel, x, how, results),
+                _ => block256::group::<4, false>(panel, x, how, results),
             }
         }
     }

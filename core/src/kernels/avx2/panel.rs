@@ -78,10 +78,15 @@ pub(crate) fn next_bytes(first: &[u8], from: usize, len: usize) {
 }
 
 /// How far behind a piece of `len` bytes of row `row` that begins which the same panel lays out next: of the
-/// eighth row after it, or at `end` the next piece of row `first`. Added by wrapping.
+/// eighth row after it, or at `end` the next piece of row `first`. Added by wrapping. Where rows are taken eight
+/// at a time it is that of the next eight.
 pub(crate) fn next_piece(w: &Matrix<'_>, len: usize, (first, row, end): (usize, usize, usize)) -> usize {
     let stride = w.row_bytes();
-    if row + PANEL < end { PANEL * stride } else { len.wrapping_sub((row - first) * stride) }
+    if row + PANEL < end || end - first <= PANEL {
+        PANEL * stride
+    } else {
+        len.wrapping_sub((row - first) * stride)
+    }
 }
 
 /// Writes the results of a token and eight rows from `row`, as many as the tile has.
@@ -98,11 +103,11 @@ pub(crate) fn put(out: &mut Tile<'_, f32>, token: usize, row: usize, results: &[
 /// Adds to `sums` the products of 16 elements of eight rows with those of each token, times `scale`.
 ///
 /// `SPAN` vectors of sums of two are added up in i16: with activations of magnitude 127, weights of
-/// up to 31 allow 4 (31 * 127 * 2 * 4 = 31,496), of up to 63 allow 2. A span of 1 is for weights
-/// with a sign.
+/// up to 31 allow 4 (31 * 127 * 2 * 4 = 31,496), of up to 63 allow 2. `SIGNED` weights, and those of up to
+/// 255 with activations of magnitude 64, allow 1.
 #[target_feature(enable = "avx2")]
 #[inline]
-pub(crate) fn quad<const SPAN: usize>(
+pub(crate) fn quad<const SPAN: usize, const SIGNED: bool>(
     w: &[Aligned<[u8; 32]>; 4],
     x: [&[[i8; 4]; 4]; GROUP],
     scale: __m256i,
@@ -114,11 +119,7 @@ pub(crate) fn quad<const SPAN: usize>(
         for j in i..i + SPAN {
             let w = load_u8(&w[j].0);
             for t in 0..GROUP {
-                let two = if SPAN == 1 {
-                    pairs::<true>(w, splat_4(&x[t][j]))
-                } else {
-                    pairs::<false>(w, splat_4(&x[t][j]))
-                };
+                let two = pairs::<SIGNED>(w, splat_4(&x[t][j]));
                 few[t] = if j == i { two } else { _mm256_add_epi16(few[t], two) };
             }
         }

@@ -14,7 +14,12 @@ use crate::ops::isa::Avx512;
 use crate::ops::{BlockQ32, BlockQ256};
 
 impl Inner for Avx512 {
-    const SIGN: u8 = 128;
+    const STRAIGHT: bool = false;
+
+    #[inline]
+    fn sign(_: bool) -> u8 {
+        128
+    }
 
     #[inline]
     fn one32<const TY: u8, const L: usize>(
