@@ -143,11 +143,23 @@ def crowd(binary, model, folder, rounds):
     questions = ["What is a river?", "Sort a list in Python.", "Tell me about the moon.", "What is a compiler?"]
 
     def ask(question):
-        body = {"messages": [{"role": "user", "content": question}], "max_tokens": 128, "temperature": 0}
-        body |= {"ignore_eos": True, "cache_prompt": False}
+        """The text, and when each token came. One token an event: temperature 0 and words of ASCII."""
+        body = {"messages": [{"role": "user", "content": question}], "max_tokens": 192, "temperature": 0}
+        body |= {"ignore_eos": True, "cache_prompt": False, "stream": True}
         request = urllib.request.Request(address + "/v1/chat/completions", json.dumps(body).encode())
-        with urllib.request.urlopen(request) as reply:
-            return json.load(reply)
+        text, times = "", []
+        with urllib.request.urlopen(request) as events:
+            for event in events:
+                delta = b'"content"' in event and json.loads(event[6:])["choices"][0]["delta"].get("content")
+                if delta:
+                    text += delta
+                    times.append(time.monotonic())
+        return text, times
+
+    def between(replies):
+        """Tokens a second while all of them were written: from the last beginning to the first end."""
+        start, end = max(times[0] for _, times in replies), min(times[-1] for _, times in replies)
+        return sum(start < at <= end for _, times in replies for at in times) / (end - start)
 
     while True:
         try:
@@ -167,11 +179,8 @@ def crowd(binary, model, folder, rounds):
             client.start()
         for client in clients:
             client.join()
-        number = lambda replies, name: [reply["timings"][name] for reply in replies]
-        single = sum(number(alone, "predicted_n")) / sum(number(alone, "predicted_ms")) * 1e3
-        all_of_them = sum(number(together, "predicted_n")) / max(number(together, "predicted_ms")) * 1e3
-        text = lambda reply: reply["choices"][0]["message"]["content"]
-        equal = list(map(text, alone)) == list(map(text, together))
+        single, all_of_them = statistics.harmonic_mean([between([reply]) for reply in alone]), between(together)
+        equal = [text for text, _ in alone] == [text for text, _ in together]
         print(f"one {single:.1f} tokens/s, four {all_of_them:.1f}: {all_of_them / single:.2f} times; equal: {equal}")
     child.terminate()
     child.wait()

@@ -14,8 +14,8 @@ use crate::par::Tile;
 use crate::weights::Matrix;
 use core::arch::x86_64::*;
 
-/// Blocks of a row between two stores of the results: of 16,384 weights, which is most rows.
-const SEGMENT: usize = 512;
+/// Blocks of a row between two stores of the results: of 6,144 weights, which is most rows.
+const SEGMENT: usize = 192;
 /// What the integer sums start from, by token.
 type Starts = [[i32; SEGMENT]; GROUP];
 

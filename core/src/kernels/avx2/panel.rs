@@ -58,11 +58,13 @@ impl Panel {
 /// are dropped.
 #[inline(never)]
 pub(crate) fn rows_of<'a>(w: &Matrix<'a>, row: usize, end: usize, blocks: Range<usize>) -> [&'a [u8]; PANEL] {
-    let bytes = w.ty().block_bytes();
+    let (bytes, stride) = (w.ty().block_bytes(), w.row_bytes());
+    let piece = blocks.start * bytes..blocks.end * bytes;
+    let last = end - row - 1;
+    let all = &w.data()[row * stride..end * stride];
     let mut rows = [&[][..]; PANEL];
     for (i, these) in rows.iter_mut().enumerate() {
-        let row = (row + i).min(end - 1);
-        *these = &w.rows_data(row..row + 1)[blocks.start * bytes..blocks.end * bytes];
+        *these = &all[i.min(last) * stride..][piece.clone()];
     }
     rows
 }
