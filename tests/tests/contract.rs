@@ -39,7 +39,7 @@ impl Seen {
         let mut engine = model.engine(small_limits(kv_type), isa);
         let (seq, mut seen) = (engine.open().unwrap(), Seen::default());
         for tokens in tokens.chunks(batch) {
-            let chunk = Chunk { seq, tokens, logits: Logits::None };
+            let chunk = Chunk { seq, tokens, logits: Logits::All };
             engine.forward_traced(&Single, &[chunk], &mut |_, _| {}, &mut seen).unwrap();
         }
         seen

@@ -196,6 +196,16 @@ fn prompt_through(model: &RandomModel, kv_type: KvType, isa: Isa) -> Result<Vec<
     done
 }
 
+/// The same where no logits are wanted, and then those of one token more.
+fn in_two_steps(model: &RandomModel, kv_type: KvType, isa: Isa) -> Result<(), ForwardError> {
+    let mut engine = model.engine(small_limits(kv_type), isa);
+    let seq = engine.open().unwrap();
+    let tokens: Vec<u32> = (0..SMALL.vocab as u32).chain(0..4).collect();
+    let first = Chunk { logits: Logits::None, ..chunk(seq, &tokens) };
+    engine.forward(&Single, &[first], &mut |_, _| panic!("no logits were asked for"))?;
+    engine.forward(&Single, &[chunk(seq, &[1])], &mut |_, _| {})
+}
+
 /// Wherever it is, it is an error and no answer.
 #[test]
 fn a_value_that_is_no_number_is_found_in_every_tensor() {
@@ -213,6 +223,8 @@ fn a_value_that_is_no_number_is_found_in_every_tensor() {
                     let done = prompt_through(&model, kv_type, isa);
                     let what = (tensor.name, tensor.layer, at, value, kv_type, isa.name());
                     assert!(matches!(done, Err(ForwardError::NonFinite { .. })), "{what:?}: {done:?}");
+                    let done = in_two_steps(&model, kv_type, isa);
+                    assert!(matches!(done, Err(ForwardError::NonFinite { .. })), "{what:?}, two: {done:?}");
                 }
             }
         }

@@ -88,6 +88,57 @@ fn check_batched_decode(name: &str, model: &Model, steps: usize) {
     }
 }
 
+/// Sequences of one step of which all logits, the last, and none are wanted; each gets what it gets alone.
+fn check_wanted(name: &str, model: &Model, kv_type: KvType) {
+    let vocab = model.config.vocab;
+    let tokens: Vec<Vec<u32>> = [9, 41, 34].iter().zip(20..).map(|(n, s)| prompt(*n, s, vocab)).collect();
+    let mut engine = model.engine(limits(kv_type));
+    // The logits of every position alone, and of one token more.
+    let next = 5;
+    let alone: Vec<[Vec<f32>; 2]> = tokens
+        .iter()
+        .map(|tokens| {
+            let seq = engine.open().unwrap();
+            let all = all_logits(&mut engine, &Scoped(1), seq, tokens, 128).unwrap();
+            let more = all_logits(&mut engine, &Scoped(1), seq, &[next], 1).unwrap();
+            engine.close(seq).unwrap();
+            engine.forget();
+            [all, more]
+        })
+        .collect();
+    for wanted in [
+        [Logits::All, Logits::Last, Logits::None],
+        [Logits::None, Logits::All, Logits::Last],
+        [Logits::Last, Logits::None, Logits::None],
+        [Logits::None, Logits::None, Logits::All],
+    ] {
+        let seqs: Vec<SeqId> = tokens.iter().map(|_| engine.open().unwrap()).collect();
+        let chunks: Vec<Chunk<'_>> =
+            (0..3).map(|i| Chunk { seq: seqs[i], tokens: &tokens[i], logits: wanted[i] }).collect();
+        let mut got = vec![Vec::new(); 3];
+        engine
+            .forward(&Scoped(2), &chunks, &mut |row, logits| {
+                assert!(wanted[row.chunk] != Logits::None);
+                assert!(wanted[row.chunk] == Logits::All || row.position + 1 == tokens[row.chunk].len());
+                got[row.chunk].extend_from_slice(logits);
+            })
+            .unwrap();
+        for i in 0..3 {
+            let want = match wanted[i] {
+                Logits::All => &alone[i][0][..],
+                Logits::Last => &alone[i][0][(tokens[i].len() - 1) * vocab..],
+                Logits::None => &[],
+            };
+            assert!(bits(&got[i]) == bits(want), "{name}: {wanted:?}, sequence {i}");
+            // Its keys and values are those of a sequence of which all was wanted.
+            let more = all_logits(&mut engine, &Scoped(1), seqs[i], &[next], 1).unwrap();
+            assert!(bits(&more) == bits(&alone[i][1]), "{name}: after {wanted:?}, sequence {i}");
+            engine.close(seqs[i]).unwrap();
+        }
+        engine.forget();
+    }
+}
+
 #[test]
 fn tiny_models_give_one_answer() {
     for name in [
@@ -103,6 +154,7 @@ fn tiny_models_give_one_answer() {
         let model = Model::fixture(name);
         for kv_type in [KvType::Q8, KvType::F32] {
             check(name, &model, kv_type, 75, &[1, 7, 32, 75], &[1, 2, 3, 8]);
+            check_wanted(name, &model, kv_type);
         }
         check_batched_decode(name, &model, 4);
     }

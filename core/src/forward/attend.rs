@@ -1,6 +1,6 @@
 //! The KV cache in a step: puts keys and values into blocks, and attends over them.
 
-use super::step::Ctx;
+use super::operators::Ctx;
 use super::{Chunk, Engine, ForwardError};
 use crate::kv::{BLOCK_TOKENS, KvType, layout};
 use crate::math;

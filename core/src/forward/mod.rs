@@ -4,6 +4,7 @@
 
 mod attend;
 mod cache;
+mod operators;
 mod output;
 #[cfg(test)]
 mod schedule;

@@ -1,6 +1,6 @@
 //! The last norm and the output matrix, for the rows whose logits are wanted.
 
-use super::step::{Ctx, linear, normalize};
+use super::operators::{Ctx, linear, normalize};
 use super::trace::{Point, Trace};
 use super::{Engine, ForwardError, LogitRow};
 use crate::ops::{Forms, Input, Precision};

@@ -1,24 +1,13 @@
 //! One step through all decoder blocks.
 
+use super::operators::{Ctx, gated, linear, normalize, quantize, widths};
 use super::scratch::Scratch;
 use super::trace::{Point, Trace};
 use super::{Chunk, Engine, ForwardError, LogitRow, Logits, tables};
 use crate::log::log;
-use crate::ops::{self, BlockQ32, BlockQ256, Forms, Input, Isa, Precision};
-use crate::par::{Rows, Workers, for_each_rows, for_each_tile_of, for_each_tile_pair};
-use crate::weights::{Ffn, Layer, Matrix, Vector};
-
-/// Forms to quantise activations to, and how finely.
-pub(super) type Quantized = (Forms, Precision);
-
-/// What all stages of a step share.
-#[derive(Clone, Copy)]
-pub(super) struct Ctx<'w> {
-    pub workers: &'w dyn Workers,
-    pub isa: Isa,
-    /// Rows (tokens) of the batch.
-    pub n: usize,
-}
+use crate::ops::{self, Forms, Input, Precision};
+use crate::par::{Rows, Workers, for_each_rows};
+use crate::weights::{Ffn, Layer, Vector};
 
 impl Engine<'_> {
     /// Runs the batch. The pool has been extended; every check of the input is done.
@@ -33,20 +22,22 @@ impl Engine<'_> {
         let ctx = Ctx { workers, isa: self.isa, n };
         let wanted = self.place_rows(chunks)?;
         self.prepare(&ctx, trace);
+        let mut left = ctx;
         for i in 0..self.config.n_layers {
             log!(trace, "layer {=usize}", i);
             let layer = self.weights.layers[i];
-            self.attention(&ctx, i, &layer, chunks, trace)?;
-            self.feed_forward(&ctx, i, &layer, trace);
+            left = self.attention(&ctx, i, &layer, chunks, wanted, trace)?;
+            if left.n == 0 {
+                return Ok(());
+            }
+            self.feed_forward(&left, i, &layer, trace);
         }
         // The last half's output is still apart.
-        let s = &mut self.scratch;
+        let (s, n) = (&mut self.scratch, left.n);
         let dim = self.config.dim;
         ops::elementwise::add(ctx.isa, &mut s.x[..n * dim], &s.proj[..n * dim]);
         trace.see(Point::Out, self.config.n_layers - 1, &s.x[..n * dim]);
-        if let Some(row) = s.x[..n * dim].chunks_exact(dim).position(|x| !x.iter().all(|v| v.is_finite())) {
-            return Err(ForwardError::NonFinite { position: s.position[row] as usize });
-        }
+        all_finite(&s.x[..n * dim], dim, s.position)?;
         self.logits(workers, wanted, sink, trace)
     }
 
@@ -91,16 +82,20 @@ impl Engine<'_> {
         trace.see(Point::RopeSin, 0, &s.sin[..ctx.n * half]);
     }
 
-    fn attention(
+    /// The first half of block `i`. Of the last block only the rows of the list are wanted, so that all others
+    /// end with their keys and values. Returns what is left to compute.
+    fn attention<'w>(
         &mut self,
-        ctx: &Ctx<'_>,
+        ctx: &Ctx<'w>,
         i: usize,
         layer: &Layer<'_>,
         chunks: &[Chunk<'_>],
+        wanted: usize,
         trace: &mut dyn Trace,
-    ) -> Result<(), ForwardError> {
+    ) -> Result<Ctx<'w>, ForwardError> {
         let c = self.config;
         let (n, dim) = (ctx.n, c.dim);
+        let narrow = i + 1 == c.n_layers && wanted < n;
         let forms = Forms::of(layer.wq.ty()).and(Forms::of(layer.wk.ty())).and(Forms::of(layer.wv.ty()));
         let forms = (forms, Precision::Coarse);
         let s = &mut self.scratch;
@@ -119,36 +114,29 @@ impl Engine<'_> {
         }
         trace.see(Point::AttnNorm, i, &s.xn[..n * dim]);
         let input = Input::of(n, dim, forms, s.xn, s.q32, s.q256);
-        let parts = [
-            (&layer.wq, &layer.bq, &mut *s.q),
-            (&layer.wk, &layer.bk, &mut *s.k),
-            (&layer.wv, &layer.bv, &mut *s.v),
-        ];
-        linear(ctx, &input, parts);
-        trace.see(Point::Q, i, &s.q[..n * c.q_dim()]);
-        trace.see(Point::K, i, &s.k[..n * c.kv_dim()]);
-        trace.see(Point::V, i, &s.v[..n * c.kv_dim()]);
-        if !layer.q_norm.is_empty() {
-            let heads = |x: &mut [f32], w: &Vector<'_>| {
-                for head in x.chunks_exact_mut(c.head_dim) {
-                    ops::elementwise::rmsnorm_in_place(ctx.isa, head, w, c.rms_eps);
-                }
-            };
-            let rows = (
-                Rows::new(&mut *s.q, c.q_dim()),
-                Rows::new(&mut *s.k, c.kv_dim()),
-                Rows::none(),
-                Rows::none(),
-            );
-            for_each_rows(ctx.workers, n, rows, |_, q, k, _, _| {
-                heads(q, &layer.q_norm);
-                heads(k, &layer.k_norm);
-            });
-            trace.see(Point::QNorm, i, &s.q[..n * c.q_dim()]);
-            trace.see(Point::KNorm, i, &s.k[..n * c.kv_dim()]);
+        let k = (&layer.wk, &layer.bk, &mut *s.k);
+        let v = (&layer.wv, &layer.bv, &mut *s.v);
+        if narrow {
+            linear(ctx, &input, [k, v]);
+        } else {
+            linear(ctx, &input, [(&layer.wq, &layer.bq, &mut *s.q), k, v]);
         }
-        self.rotate(ctx);
+        trace.see(Point::V, i, &s.v[..n * c.kv_dim()]);
+        self.finish_heads(ctx, i, layer, (!narrow, true), trace);
         self.store(ctx, i, chunks)?;
+        let mut left = *ctx;
+        if narrow {
+            self.keep_wanted(n, wanted, forms.0)?;
+            left.n = wanted;
+            if wanted == 0 {
+                return Ok(left);
+            }
+            let s = &mut self.scratch;
+            let input = Input::of(wanted, dim, forms, s.xn, s.q32, s.q256);
+            linear(&left, &input, [(&layer.wq, &layer.bq, &mut *s.q)]);
+            self.finish_heads(&left, i, layer, (true, false), trace);
+        }
+        let (ctx, n) = (&left, left.n);
         self.attend(ctx, i, chunks)?;
         let s = &mut self.scratch;
         trace.see(Point::Heads, i, &s.attn[..n * c.q_dim()]);
@@ -157,26 +145,81 @@ impl Engine<'_> {
         let input = Input::of(n, c.q_dim(), forms, s.attn, s.q32, s.q256);
         linear(ctx, &input, [(&layer.wo, &Vector::EMPTY, &mut *s.proj)]);
         trace.see(Point::AttnOut, i, &s.proj[..n * dim]);
-        Ok(())
+        Ok(left)
     }
 
-    /// Rotates every head of q and k.
-    fn rotate(&mut self, ctx: &Ctx<'_>) {
+    /// Norms of the heads, where the model has them, and rope, of q, of k or of both.
+    fn finish_heads(
+        &mut self,
+        ctx: &Ctx<'_>,
+        i: usize,
+        layer: &Layer<'_>,
+        (with_q, with_k): (bool, bool),
+        trace: &mut dyn Trace,
+    ) {
         let c = &self.config;
-        let half = c.head_dim / 2;
         let s = &mut self.scratch;
-        let (cos, sin) = (&*s.cos, &*s.sin);
-        let rows =
-            (Rows::new(&mut *s.q, c.q_dim()), Rows::new(&mut *s.k, c.kv_dim()), Rows::none(), Rows::none());
-        for_each_rows(ctx.workers, ctx.n, rows, |range, q, k, _, _| {
-            let each = q.chunks_exact_mut(c.q_dim()).zip(k.chunks_exact_mut(c.kv_dim()));
-            for (row, (q, k)) in range.zip(each) {
-                let at = row * half..(row + 1) * half;
-                for head in q.chunks_exact_mut(c.head_dim).chain(k.chunks_exact_mut(c.head_dim)) {
-                    ops::elementwise::rope(ctx.isa, head, &cos[at.clone()], &sin[at.clone()]);
+        let (q_dim, kv_dim) = (c.q_dim() * usize::from(with_q), c.kv_dim() * usize::from(with_k));
+        let mut see = |q: Point, k: Point, s: &Scratch<'_>| {
+            for (point, x) in [(q, &s.q[..ctx.n * q_dim]), (k, &s.k[..ctx.n * kv_dim])] {
+                if !x.is_empty() {
+                    trace.see(point, i, x);
                 }
             }
+        };
+        see(Point::Q, Point::K, s);
+        if !layer.q_norm.is_empty() {
+            let heads = |x: &mut [f32], w: &Vector<'_>| {
+                for head in x.chunks_exact_mut(c.head_dim) {
+                    ops::elementwise::rmsnorm_in_place(ctx.isa, head, w, c.rms_eps);
+                }
+            };
+            let rows =
+                (Rows::new(&mut *s.q, q_dim), Rows::new(&mut *s.k, kv_dim), Rows::none(), Rows::none());
+            for_each_rows(ctx.workers, ctx.n, rows, |_, q, k, _, _| {
+                heads(q, &layer.q_norm);
+                heads(k, &layer.k_norm);
+            });
+            see(Point::QNorm, Point::KNorm, s);
+        }
+        let half = c.head_dim / 2;
+        let (cos, sin) = (&*s.cos, &*s.sin);
+        let rotate = |x: &mut [f32], heads: usize, first: usize| {
+            for (j, head) in x.chunks_exact_mut(c.head_dim).enumerate() {
+                let row = first + j / heads;
+                let at = row * half..(row + 1) * half;
+                ops::elementwise::rope(ctx.isa, head, &cos[at.clone()], &sin[at]);
+            }
+        };
+        let rows = (Rows::new(&mut *s.q, q_dim), Rows::new(&mut *s.k, kv_dim), Rows::none(), Rows::none());
+        for_each_rows(ctx.workers, ctx.n, rows, |range, q, k, _, _| {
+            rotate(q, c.n_heads, range.start);
+            rotate(k, c.n_kv_heads, range.start);
         });
+    }
+
+    /// Before the last block's attention: checks what becomes of `n` rows no more, and moves the `wanted` rows
+    /// of the list to the front of all that is still needed of them.
+    fn keep_wanted(&mut self, n: usize, wanted: usize, forms: Forms) -> Result<(), ForwardError> {
+        let c = &self.config;
+        let (dim, kv_dim, half) = (c.dim, c.kv_dim(), c.head_dim / 2);
+        let (w32, w256) = widths(forms, dim);
+        let s = &mut self.scratch;
+        for (x, width) in [(&*s.x, dim), (&*s.k, kv_dim), (&*s.v, kv_dim)] {
+            all_finite(&x[..n * width], width, s.position)?;
+        }
+        for to in 0..wanted {
+            // Rows are listed in order, so a row only ever moves to a place whose own row is done with.
+            let from = s.wanted[to] as usize;
+            for (x, width) in [(&mut *s.x, dim), (&mut *s.xn, dim), (&mut *s.cos, half), (&mut *s.sin, half)]
+            {
+                x.copy_within(from * width..(from + 1) * width, to * width);
+            }
+            s.q32.copy_within(from * w32..(from + 1) * w32, to * w32);
+            s.q256.copy_within(from * w256..(from + 1) * w256, to * w256);
+            (s.position[to], s.chunk[to], s.wanted[to]) = (s.position[from], s.chunk[from], to as u32);
+        }
+        Ok(())
     }
 
     fn feed_forward(&mut self, ctx: &Ctx<'_>, i: usize, layer: &Layer<'_>, trace: &mut dyn Trace) {
@@ -205,108 +248,10 @@ impl Engine<'_> {
     }
 }
 
-/// `x += added` if there is something to add, then `xn = norm(x)`, quantised as asked.
-pub(super) fn normalize(
-    ctx: &Ctx<'_>,
-    (x, added): (&mut [f32], Option<&[f32]>),
-    w: &Vector<'_>,
-    eps: f32,
-    quantized: Quantized,
-    (xn, q32, q256): (&mut [f32], &mut [BlockQ32], &mut [BlockQ256]),
-) {
-    let dim = w.len();
-    let (w32, w256) = widths(quantized.0, dim);
-    let rows = (Rows::new(x, dim), Rows::new(xn, dim), Rows::new(q32, w32), Rows::new(q256, w256));
-    for_each_rows(ctx.workers, ctx.n, rows, |range, x, xn, q32, q256| {
-        if let Some(added) = added {
-            ops::elementwise::add(ctx.isa, x, &added[range.start * dim..range.end * dim]);
-        }
-        for (x, xn) in x.chunks_exact(dim).zip(xn.chunks_exact_mut(dim)) {
-            ops::elementwise::rmsnorm(ctx.isa, x, w, eps, xn);
-        }
-        quantize_slice(ctx.isa, quantized, xn, q32, q256);
-    });
-}
-
-/// Quantises `n` rows of `k` values as asked.
-pub(super) fn quantize(
-    ctx: &Ctx<'_>,
-    x: &[f32],
-    k: usize,
-    quantized: Quantized,
-    q32: &mut [BlockQ32],
-    q256: &mut [BlockQ256],
-) {
-    let forms = quantized.0;
-    if forms == Forms::default() {
-        return;
+/// That all elements of rows of `width` are numbers; `position`: of each row in its sequence.
+fn all_finite(x: &[f32], width: usize, position: &[u32]) -> Result<(), ForwardError> {
+    match x.iter().position(|v| !v.is_finite()) {
+        Some(i) => Err(ForwardError::NonFinite { position: position[i / width] as usize }),
+        None => Ok(()),
     }
-    let (w32, w256) = widths(forms, k);
-    let rows = (Rows::new(q32, w32), Rows::new(q256, w256), Rows::none(), Rows::none());
-    for_each_rows(ctx.workers, ctx.n, rows, |range, q32, q256, _, _| {
-        quantize_slice(ctx.isa, quantized, &x[range.start * k..range.end * k], q32, q256);
-    });
-}
-
-/// Blocks of a row of `k` values in each form; 0 in a form that is not needed.
-fn widths(forms: Forms, k: usize) -> (usize, usize) {
-    (if forms.q32 { k / 32 } else { 0 }, if forms.q256 { k / 256 } else { 0 })
-}
-
-/// Whole rows are whole blocks, so that rows need not be told apart.
-fn quantize_slice(
-    isa: Isa,
-    (forms, precision): Quantized,
-    x: &[f32],
-    q32: &mut [BlockQ32],
-    q256: &mut [BlockQ256],
-) {
-    if forms.q32 {
-        ops::quantize_q32(isa, precision, x, q32);
-    }
-    if forms.q256 {
-        ops::quantize_q256(isa, precision, x, q256);
-    }
-}
-
-/// A product to be computed: matrix, bias (or empty), and where the result goes.
-type Product<'p, 'w, 'o> = (&'p Matrix<'w>, &'p Vector<'w>, &'o mut [f32]);
-
-/// `out = W input + bias` for several matrices with one input, in one run of the workers.
-pub(super) fn linear<const N: usize>(ctx: &Ctx<'_>, input: &Input<'_>, parts: [Product<'_, '_, '_>; N]) {
-    let weights: [(&Matrix<'_>, &Vector<'_>); N] = core::array::from_fn(|i| (parts[i].0, parts[i].1));
-    let n = input.tokens;
-    let outs = parts.map(|(w, _, out)| Rows::new(&mut out[..n * w.rows()], w.rows()));
-    for_each_tile_of(ctx.workers, outs, |which, mut tile| {
-        let (w, bias) = weights[which];
-        let (tokens, cols) = (tile.rows(), tile.cols());
-        ops::matmul(ctx.isa, w, input, tile.reborrow());
-        if !bias.is_empty() {
-            let bias = bias.slice(cols);
-            for token in tokens {
-                for (out, b) in tile.row_mut(token).iter_mut().zip(bias.iter()) {
-                    *out += b;
-                }
-            }
-        }
-    });
-}
-
-/// `gate = silu(W_gate input) * (W_up input)`, element by element, in one run of the workers; `up` is
-/// room for the other product. Both: `[tokens, ffn_dim]`.
-fn gated(
-    ctx: &Ctx<'_>,
-    input: &Input<'_>,
-    (w_gate, gate): (&Matrix<'_>, &mut [f32]),
-    (w_up, up): (&Matrix<'_>, &mut [f32]),
-) {
-    let len = input.tokens * w_gate.rows();
-    let outs = [Rows::new(&mut gate[..len], w_gate.rows()), Rows::new(&mut up[..len], w_up.rows())];
-    for_each_tile_pair(ctx.workers, outs, |mut gate, mut up| {
-        ops::matmul(ctx.isa, w_gate, input, gate.reborrow());
-        ops::matmul(ctx.isa, w_up, input, up.reborrow());
-        for token in gate.rows() {
-            ops::elementwise::swiglu(ctx.isa, gate.row_mut(token), up.row_mut(token));
-        }
-    });
 }
