@@ -41,7 +41,7 @@ fn few_q8<const N: usize>(
     }
     let mut scores = [[[0.0f32; 8]; 4]; N];
     products(&q, head.k, &mut scores);
-    let mut weights = [Weights { w: [[0; 4]; GROUPS], scale: 0.0, shrink: 1.0 }; N];
+    let mut weights = [Weights { w: [[0; 4]; GROUPS], sum: 0, scale: 0.0, shrink: 1.0 }; N];
     for n in 0..N {
         let (scores, seen) = (&mut scores[n], seen[first + n]);
         let offset = dot(&group.raw[first + n][..d], reference) * group.root;
@@ -56,8 +56,8 @@ fn few_q8<const N: usize>(
         }
         // A scale of a token that cannot be seen may be anything, NaN too.
         scores.as_flattened_mut()[seen..].fill(0.0);
-        let (w, scale) = quantize_weights(scores);
-        weights[n] = Weights { w, scale, shrink };
+        weights[n].shrink = shrink;
+        quantize_weights(scores, &mut weights[n]);
     }
     if let Some(out) = group.out[first..].first_chunk_mut::<N>() {
         weighted(&weights, head.v, d, out);
@@ -69,6 +69,8 @@ fn few_q8<const N: usize>(
 struct Weights {
     /// Of each token, 0 to 255, in steps of `scale`.
     w: [[i16; 4]; GROUPS],
+    /// Of all of them.
+    sum: i32,
     scale: f32,
     /// Factor of what was added up before.
     shrink: f32,
@@ -183,46 +185,57 @@ fn absorb(softmax: &mut Softmax, scores: &mut [[f32; 8]; 4], seen: usize) -> f32
     shrink
 }
 
-/// Weights in 0..=255, in i16, and their scale.
+/// Weights in 0..=255, their sum and their scale.
 #[target_feature(enable = "avx2")]
-fn quantize_weights(w: &[[f32; 8]; 4]) -> ([[i16; 4]; GROUPS], f32) {
-    let scale = Scale::of(w.as_flattened(), 255.0);
-    let mut out = [[0i16; 4]; GROUPS];
-    if scale.inv != 0.0 {
-        for (out, w) in out.as_chunks_mut::<2>().0.iter_mut().zip(w) {
-            let q = _mm256_cvtps_epi32(_mm256_mul_ps(load(w), _mm256_set1_ps(scale.inv)));
-            let mut lanes = [0i32; 8];
-            store_i32(&mut lanes, q);
-            out.as_flattened_mut().iter_mut().zip(lanes).for_each(|(out, q)| *out = q as i16);
-        }
+fn quantize_weights(w: &[[f32; 8]; 4], out: &mut Weights) {
+    let mut most = _mm256_setzero_si256();
+    for w in w {
+        // Of numbers without a sign the larger has the larger bits; those of NaN are larger still.
+        let bits = _mm256_and_si256(_mm256_castps_si256(load(w)), _mm256_set1_epi32(i32::MAX));
+        most = _mm256_max_epi32(most, bits);
     }
-    (out, scale.d)
+    let mut lanes = [0; 8];
+    store_i32(&mut lanes, most);
+    let scale = Scale::of_amax(lanes.into_iter().fold(0, i32::max) as u32, 255.0);
+    out.scale = scale.d;
+    if scale.inv == 0.0 {
+        return;
+    }
+    let mut sums = _mm256_setzero_si256();
+    let outs = out.w.as_flattened_mut().as_chunks_mut::<16>().0;
+    for (out, w) in outs.iter_mut().zip(w.as_chunks::<2>().0) {
+        let q = |w| _mm256_cvtps_epi32(_mm256_mul_ps(load(w), _mm256_set1_ps(scale.inv)));
+        // Halves of both alternate.
+        let q = _mm256_permute4x64_epi64::<0b11_01_10_00>(_mm256_packs_epi32(q(&w[0]), q(&w[1])));
+        store_i16(out, q);
+        sums = _mm256_add_epi32(sums, _mm256_madd_epi16(q, _mm256_set1_epi16(1)));
+    }
+    out.sum = sum(sums);
 }
 
 /// `a_j = fma(dw, sum_t w_t v_tj, a_j * shrink)` for `N` queries, whose `a` are the first `d` elements of
 /// the rows of `out`.
 #[target_feature(enable = "avx2,fma")]
 fn weighted<const N: usize>(weights: &[Weights; N], v: &[u8], d: usize, out: &mut [[f32; MAX_HEAD_DIM]; N]) {
-    let sign = _mm_set1_epi8(-128);
     // Heads are multiples of 16: no dim is left over.
     let tiles = &v.as_chunks::<16>().0.as_chunks::<GROUPS>().0.as_chunks::<2>().0[..d / 8];
-    for (i, dims) in tiles.iter().enumerate() {
+    for (i, [first, second]) in tiles.iter().enumerate() {
         let mut sums = [[_mm256_setzero_si256(); 2]; N];
-        for (half, dims) in dims.iter().enumerate() {
-            for (t, v) in dims.iter().enumerate() {
-                // 128 was added to V when it was stored.
-                let v = _mm256_cvtepi8_epi16(_mm_xor_si128(load_half(v), sign));
-                for n in 0..N {
-                    let product = _mm256_madd_epi16(v, splat_8(&weights[n].w[t]));
-                    sums[n][half] = _mm256_add_epi32(sums[n][half], product);
+        for t in 0..GROUPS {
+            let v = [first, second].map(|dims| _mm256_cvtepu8_epi16(load_half(&dims[t])));
+            for n in 0..N {
+                let w = splat_8(&weights[n].w[t]);
+                for half in 0..2 {
+                    sums[n][half] = _mm256_add_epi32(sums[n][half], _mm256_madd_epi16(v[half], w));
                 }
             }
         }
         for n in 0..N {
             let a = &mut out[n].as_chunks_mut::<8>().0[i];
             let before = _mm256_mul_ps(load(a), _mm256_set1_ps(weights[n].shrink));
-            let sum = _mm256_cvtepi32_ps(fold_pairs(&sums[n]));
-            store(a, _mm256_fmadd_ps(_mm256_set1_ps(weights[n].scale), sum, before));
+            // 128 was added to V when it was stored.
+            let sum = _mm256_sub_epi32(fold_pairs(&sums[n]), _mm256_set1_epi32(128 * weights[n].sum));
+            store(a, _mm256_fmadd_ps(_mm256_set1_ps(weights[n].scale), _mm256_cvtepi32_ps(sum), before));
         }
     }
 }
