@@ -82,8 +82,8 @@ impl Engine<'_> {
         trace.see(Point::RopeSin, 0, &s.sin[..ctx.n * half]);
     }
 
-    /// The first half of block `i`. Of the last block only the rows of the list are wanted, so that all others
-    /// end with their keys and values. Returns what is left to compute.
+    /// The first half of block `i`. Of the last block only the rows of the list are wanted, so that all
+    /// others end with their keys and values. Returns what is left to compute.
     fn attention<'w>(
         &mut self,
         ctx: &Ctx<'w>,
@@ -198,8 +198,8 @@ impl Engine<'_> {
         });
     }
 
-    /// Before the last block's attention: checks what becomes of `n` rows no more, and moves the `wanted` rows
-    /// of the list to the front of all that is still needed of them.
+    /// Before the last block's attention: checks what becomes of `n` rows no more, and moves the `wanted`
+    /// rows of the list to the front of all that is still needed of them.
     fn keep_wanted(&mut self, n: usize, wanted: usize, forms: Forms) -> Result<(), ForwardError> {
         let c = &self.config;
         let (dim, kv_dim, half) = (c.dim, c.kv_dim(), c.head_dim / 2);

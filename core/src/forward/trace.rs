@@ -36,8 +36,8 @@ pub enum Point {
     FinalNorm,
 }
 
-/// Receives activations of a step, `[rows, width]` row-major, as they are computed. Of the last block only the rows
-/// whose logits are wanted get further than K and V.
+/// Receives activations of a step, `[rows, width]` row-major, as they are computed. Of the last block
+/// only the rows whose logits are wanted get further than K and V.
 pub trait Trace {
     /// `layer` is 0 where `point` belongs to no layer.
     fn see(&mut self, point: Point, layer: usize, activations: &[f32]);

@@ -1,6 +1,6 @@
-//! Products of weight types with blocks of 32 and up to four tokens: blocks are unpacked in registers and met by
-//! all tokens at once. The weights come from memory in one go, row after row, as they do for one token, and are
-//! asked for in time; by way of panels they would come in pieces.
+//! Products of weight types with blocks of 32 and up to four tokens: blocks are unpacked in registers and
+//! met by all tokens at once. The weights come from memory in one go, row after row, as they do for one
+//! token, and are asked for in time; by way of panels they would come in pieces.
 
 use super::block32::{blocks_of, start};
 use super::dot::{pairs, plus, widen};

@@ -61,8 +61,8 @@ pub(crate) trait Inner: Copy + Into<Avx2> {
 impl Inner for Avx2 {
     const STRAIGHT: bool = true;
 
-    /// With the planes of fine activations, whose magnitudes are up to 64, sums of two fit i16 for weights of up
-    /// to 255 (255 * 64 * 2 = 32,640).
+    /// With the planes of fine activations, whose magnitudes are up to 64, sums of two fit i16 for
+    /// weights of up to 255 (255 * 64 * 2 = 32,640).
     #[inline]
     fn sign(fine: bool) -> u8 {
         if fine { 128 } else { 0 }

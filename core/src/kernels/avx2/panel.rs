@@ -79,9 +79,9 @@ pub(crate) fn next_bytes(first: &[u8], from: usize, len: usize) {
     }
 }
 
-/// How far behind a piece of `len` bytes of row `row` that begins which the same panel lays out next: of the
-/// eighth row after it, or at `end` the next piece of row `first`. Added by wrapping. Where rows are taken eight
-/// at a time it is that of the next eight.
+/// How far behind a piece of `len` bytes of row `row` that begins which the same panel lays out next: of
+/// the eighth row after it, or at `end` the next piece of row `first`. Added by wrapping. Where rows are
+/// taken eight at a time it is that of the next eight.
 pub(crate) fn next_piece(w: &Matrix<'_>, len: usize, (first, row, end): (usize, usize, usize)) -> usize {
     let stride = w.row_bytes();
     if row + PANEL < end || end - first <= PANEL {
