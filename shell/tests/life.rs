@@ -7,7 +7,7 @@ use common::{fixture, qwen2, qwen3, run, run_with, scratch, words, write};
 use core::time::Duration;
 use kinglet_core::kv::BLOCK_TOKENS;
 use std::io::{BufRead, BufReader};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Instant, SystemTime};
 
 #[test]
@@ -172,6 +172,13 @@ fn a_chat_that_was_killed_goes_on() {
     // The line with the numbers is the turn's last.
     while !said.contains("[kinglet] prompt ") {
         assert!(err.read_line(&mut said).unwrap() > 0, "{said}");
+    }
+    // It is written in the background; what is not there yet may be lost.
+    let is_block = |(path, _): &(PathBuf, u64)| path.extension().is_some_and(|e| e == "kv");
+    let start = Instant::now();
+    while !files(&dir).iter().any(is_block) {
+        assert!(start.elapsed() < Duration::from_secs(60), "no block was saved");
+        std::thread::sleep(Duration::from_millis(10));
     }
     server.0.kill().unwrap();
     server.0.wait().unwrap();
