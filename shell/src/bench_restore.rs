@@ -1,12 +1,14 @@
 //! `bench --restore`: how much sooner a prompt is answered by a new process that finds its KV on disk.
 //!
 //! The experiment of everybody who restarts a server: one process reads a long prompt and is killed, another
-//! one gets the same prompt with a little more behind it. Must not know how a cache works.
+//! one gets the same prompt with a little more behind it. The second part takes a fraction of a second, in
+//! which anything else that runs tells; so it is repeated. Must not know how a cache works.
 
 use crate::decimal::fixed;
 use crate::failure::Failure;
 use crate::report::object;
 use crate::setup::Setup;
+use crate::term::{StatusLine, stderr_is_terminal};
 use core::time::Duration;
 use serde_json::Value;
 use std::ffi::OsString;
@@ -23,11 +25,20 @@ const READY: &str = "inference state ready";
 pub struct Restored {
     /// Tokens of the first prompt.
     pub prompt: usize,
-    /// Tokens behind it in the second one.
+    /// Tokens behind it in the later ones.
     pub more: usize,
     /// From request to first token, all computed.
     pub full: Duration,
-    /// From the start of the second process until it took a request.
+    /// Bytes of all files of the cache that the first process left.
+    pub bytes: u64,
+    /// One entry a new process, at least one.
+    pub restarts: Vec<Restart>,
+}
+
+/// A process that came after one that was killed.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Restart {
+    /// From the start of the process until it took a request.
     pub boot: Duration,
     /// From request to first token, with the KV from disk.
     pub restored: Duration,
@@ -35,43 +46,97 @@ pub struct Restored {
     pub loaded: usize,
     /// Milliseconds for finding, reading, checking and placing them.
     pub load_ms: f64,
-    /// Bytes of all files of the cache.
-    pub bytes: u64,
 }
 
 impl Restored {
-    /// How many times sooner.
+    /// How many times sooner, by the median of the restarts.
     pub fn ratio(&self) -> f64 {
-        self.full.as_secs_f64() / self.restored.as_secs_f64().max(1e-9)
+        self.full.as_secs_f64() * 1e3 / self.middle(Restart::restored_ms).max(1e-6)
+    }
+
+    /// The median over the restarts.
+    fn middle(&self, of: fn(&Restart) -> f64) -> f64 {
+        let mut all: Vec<f64> = self.restarts.iter().map(of).collect();
+        all.sort_by(f64::total_cmp);
+        let upper = all.get(all.len() / 2).copied().unwrap_or(0.0);
+        let lower = all.get(all.len().saturating_sub(1) / 2).copied().unwrap_or(0.0);
+        (lower + upper) / 2.0
+    }
+
+    /// The fewest tokens that any restart found.
+    fn loaded(&self) -> usize {
+        self.restarts.iter().map(|r| r.loaded).min().unwrap_or(0)
     }
 }
 
-/// Does the experiment in a folder of its own below `dir`, which is removed again.
+impl Restart {
+    fn boot_ms(&self) -> f64 {
+        self.boot.as_secs_f64() * 1e3
+    }
+
+    fn restored_ms(&self) -> f64 {
+        self.restored.as_secs_f64() * 1e3
+    }
+
+    fn load_ms(&self) -> f64 {
+        self.load_ms
+    }
+}
+
+/// Does the experiment in a folder of its own below `dir`, which is removed again: `prompt` once, then
+/// `restarts` times a new process with `more` behind it. Each finds what the first process left, and nothing
+/// that another restart has saved.
 ///
 /// # Errors
 /// A process that cannot be started or does not do as it should; the folder.
-pub fn measure(setup: &Setup, dir: &Path, prompt: &[u32], more: &[u32]) -> Result<Restored, Failure> {
+pub fn measure(
+    setup: &Setup,
+    dir: &Path,
+    prompt: &[u32],
+    more: &[u32],
+    restarts: usize,
+) -> Result<Restored, Failure> {
     let dir = dir.join(format!("kinglet-restore-{}", std::process::id()));
-    let measured = measure_in(setup, &dir, prompt, more);
+    let measured = measure_in(setup, &dir, prompt, more, restarts);
     let _ = std::fs::remove_dir_all(&dir);
     measured
 }
 
-fn measure_in(setup: &Setup, dir: &Path, prompt: &[u32], more: &[u32]) -> Result<Restored, Failure> {
-    let mut first = Process::start(setup, dir, prompt.len() + more.len() + 1)?;
+fn measure_in(
+    setup: &Setup,
+    dir: &Path,
+    prompt: &[u32],
+    more: &[u32],
+    restarts: usize,
+) -> Result<Restored, Failure> {
+    let whole = [prompt, more].concat();
+    let ctx = whole.len() + 1;
+    let (left, copy) = (dir.join("left"), dir.join("copy"));
+    let mut line = StatusLine::new(!setup.quiet && stderr_is_terminal());
+    line.show(format_args!("reading {} tokens", prompt.len()));
+    let mut first = Process::start(setup, &left, ctx)?;
     let full = first.ask(prompt)?;
     first.kill();
-    let bytes = bytes_below(dir).map_err(|e| Failure::file(dir, e))?;
+    let mut measured = Restored { prompt: prompt.len(), more: more.len(), full, ..Restored::default() };
+    for i in 1..=restarts {
+        line.show(format_args!("restart {i} of {restarts}"));
+        measured.bytes = copy_below(&left, &copy).map_err(|e| Failure::file(&left, e))?;
+        measured.restarts.push(restart(setup, &copy, ctx, &whole)?);
+        std::fs::remove_dir_all(&copy).map_err(|e| Failure::file(&copy, e))?;
+    }
+    Ok(measured)
+}
 
-    let mut second = Process::start(setup, dir, prompt.len() + more.len() + 1)?;
-    let whole: Vec<u32> = prompt.iter().chain(more).copied().collect();
-    let restored = second.ask(&whole)?;
-    let boot = second.boot;
-    let said = second.kill();
+/// Asks a new process, and kills it.
+fn restart(setup: &Setup, dir: &Path, ctx: usize, ids: &[u32]) -> Result<Restart, Failure> {
+    let mut process = Process::start(setup, dir, ctx)?;
+    let restored = process.ask(ids)?;
+    let boot = process.boot;
+    let said = process.kill();
     let (loaded, load_ms) = said.lines().find_map(loaded).ok_or_else(|| {
-        Failure::new(format_args!("the second process took nothing from {}; it said: {said}", dir.display()))
+        Failure::new(format_args!("a new process took nothing from {}; it said: {said}", dir.display()))
     })?;
-    Ok(Restored { prompt: prompt.len(), more: more.len(), full, boot, restored, loaded, load_ms, bytes })
+    Ok(Restart { boot, restored, loaded, load_ms })
 }
 
 /// Tokens and milliseconds of the line about what was loaded.
@@ -192,50 +257,65 @@ fn arguments(setup: &Setup, dir: &Path, ctx: usize) -> Vec<OsString> {
     words
 }
 
-/// For programs.
+/// For programs: medians, and every restart.
 pub fn json(r: &Restored) -> String {
-    let ms = |time: Duration| Value::from(time.as_secs_f64() * 1e3);
+    let all = |of: fn(&Restart) -> f64| r.restarts.iter().map(of).collect::<Vec<_>>();
     let mut entries = vec![
         ("n_prompt", Value::from(r.prompt)),
         ("n_more", Value::from(r.more)),
-        ("full_ms", ms(r.full)),
-        ("boot_ms", ms(r.boot)),
-        ("restored_ms", ms(r.restored)),
+        ("full_ms", Value::from(r.full.as_secs_f64() * 1e3)),
+        ("boot_ms", Value::from(r.middle(Restart::boot_ms))),
+        ("restored_ms", Value::from(r.middle(Restart::restored_ms))),
         ("ratio", Value::from(r.ratio())),
-        ("loaded_tokens", Value::from(r.loaded)),
-        ("load_ms", Value::from(r.load_ms)),
+        ("loaded_tokens", Value::from(r.loaded())),
+        ("load_ms", Value::from(r.middle(Restart::load_ms))),
         ("bytes", Value::from(r.bytes)),
+        ("boot_ms_samples", Value::from(all(Restart::boot_ms))),
+        ("restored_ms_samples", Value::from(all(Restart::restored_ms))),
+        ("load_ms_samples", Value::from(all(Restart::load_ms))),
     ];
     format!("{:#}\n", object(&mut entries))
 }
 
-fn bytes_below(dir: &Path) -> std::io::Result<u64> {
+/// Copies a folder with all that is in it; the bytes of its files.
+fn copy_below(from: &Path, to: &Path) -> std::io::Result<u64> {
+    std::fs::create_dir_all(to)?;
     let mut bytes = 0;
-    for entry in std::fs::read_dir(dir)? {
+    for entry in std::fs::read_dir(from)? {
         let entry = entry?;
-        let about = entry.metadata()?;
-        bytes += if about.is_dir() { bytes_below(&entry.path())? } else { about.len() };
+        let to = to.join(entry.file_name());
+        bytes += match entry.metadata()?.is_dir() {
+            true => copy_below(&entry.path(), &to)?,
+            false => std::fs::copy(entry.path(), &to)?,
+        };
     }
     Ok(bytes)
 }
 
 /// For people.
 pub fn table(r: &Restored) -> String {
-    let ms = |time: Duration| fixed(time.as_secs_f64() * 1e3, 1);
+    let all = |of: fn(&Restart) -> f64| {
+        let ms: Vec<_> = r.restarts.iter().map(|r| fixed(of(r), 1).to_string()).collect();
+        if ms.len() > 1 { format!("  (median of {})", ms.join(", ")) } else { String::new() }
+    };
+    let line = |of: fn(&Restart) -> f64| format!("{:>10} ms", fixed(r.middle(of), 1));
     format!(
         "prompt of {} tokens, computed   first token after {:>10} ms\n\
-         killed; new process             ready after       {:>10} ms\n\
-         the same and {} more tokens    first token after {:>10} ms, {} times sooner\n\
-         of it: {} tokens from disk      in                {:>10} ms\n\
-         on disk                         {} bytes, {} a token\n",
+         killed; new process             ready after       {}{}\n\
+         the same and {} more tokens     first token after {}{}\n\
+         of it: {} tokens from disk    in                {}{}\n\
+         {} times sooner; on disk {} bytes, {} a token\n",
         r.prompt,
-        ms(r.full),
-        ms(r.boot),
+        fixed(r.full.as_secs_f64() * 1e3, 1),
+        line(Restart::boot_ms),
+        all(Restart::boot_ms),
         r.more,
-        ms(r.restored),
+        line(Restart::restored_ms),
+        all(Restart::restored_ms),
+        r.loaded(),
+        line(Restart::load_ms),
+        all(Restart::load_ms),
         fixed(r.ratio(), 1),
-        r.loaded,
-        fixed(r.load_ms, 1),
         r.bytes,
         fixed(r.bytes as f64 / r.prompt.max(1) as f64, 1),
     )
@@ -252,5 +332,18 @@ mod tests {
         assert_eq!(tokens, 2000);
         assert!((ms - 13.2).abs() < 1e-4);
         assert_eq!(loaded("[KV-PREFIX] reused 5 tokens"), None);
+    }
+
+    #[test]
+    fn the_median_of_an_even_number_lies_between_two() {
+        let restart = |ms| Restart { restored: Duration::from_millis(ms), ..Restart::default() };
+        let of = |ms: &[u64]| Restored {
+            full: Duration::from_secs(10),
+            restarts: ms.iter().copied().map(restart).collect(),
+            ..Restored::default()
+        };
+        assert!((of(&[200]).ratio() - 50.0).abs() < 1e-9);
+        assert!((of(&[900, 100, 200]).ratio() - 50.0).abs() < 1e-9);
+        assert!((of(&[300, 900, 100, 200]).ratio() - 40.0).abs() < 1e-9);
     }
 }

@@ -23,11 +23,12 @@ some repetitions after a warm-up, and its standard deviation.
 
       --pp N               tokens of the prompt (default 512; 0 leaves this out)
       --tg N               tokens of the reply (default 128; 0 leaves this out)
-      --reps N             repetitions (default 3)
+      --reps N             repetitions (default 3), or restarts of --restore (default 5)
       --depth N            tokens that stand in the context before, not timed (default 0)
       --no-warmup          no run before those that count: for instruction counts
       --restore N          instead: a process reads N tokens and is killed, a new one gets them again with
-                           --more tokens behind and takes what it can from disk
+                           --more tokens behind, takes what it can from disk, and is killed too;
+                           the median over such restarts counts
       --more N             tokens behind the restored ones (default 31)
       --dir DIR            where --restore puts its cache (default: the system's folder for temporary files)
       --json               JSON in place of the table
@@ -51,7 +52,7 @@ struct Test {
 /// Of the command line, the file, the engine.
 pub fn command(words: &mut Words) -> Result<(), Failure> {
     let mut setup = Setup::default();
-    let (mut pp, mut tg, mut reps, mut depth) = (512usize, 128usize, 3usize, 0usize);
+    let (mut pp, mut tg, mut reps, mut depth) = (512usize, 128usize, None, 0usize);
     let (mut restore, mut more, mut dir) = (None, 31usize, std::env::temp_dir());
     let (mut as_json, mut warmup) = (false, true);
     while let Some(word) = words.advance()? {
@@ -59,7 +60,7 @@ pub fn command(words: &mut Words) -> Result<(), Failure> {
         match flag.as_str() {
             "--pp" => pp = words.number(0..=1 << 20)?,
             "--tg" => tg = words.number(0..=1 << 20)?,
-            "--reps" => reps = words.number(1..=1000)?,
+            "--reps" => reps = Some(words.number(1..=1000)?),
             "--depth" => depth = words.number(0..=1 << 20)?,
             "--no-warmup" => warmup = false,
             "--restore" => restore = Some(words.number(16..=1 << 20)?),
@@ -78,10 +79,12 @@ pub fn command(words: &mut Words) -> Result<(), Failure> {
     if let Some(prompt) = restore {
         let vocab = model.config()?.vocab as u32;
         let ids: Vec<u32> = (0..prompt + more).map(|i| token(i, vocab)).collect();
-        let measured = bench_restore::measure(&setup, &dir, &ids[..prompt], &ids[prompt..])?;
+        let (prompt, more) = ids.split_at(prompt);
+        let measured = bench_restore::measure(&setup, &dir, prompt, more, reps.unwrap_or(5))?;
         let text = if as_json { bench_restore::json(&measured) } else { bench_restore::table(&measured) };
         return print(&text);
     }
+    let reps = reps.unwrap_or(3);
     // No more context than the tests need; --ctx asks for more.
     setup.ctx = Some(setup.ctx.unwrap_or(0).max(depth + pp).max(depth + tg + 1));
     let mut session = Session::start(&model, &setup)?;
