@@ -29,8 +29,8 @@ pub fn file(file: &File) -> io::Result<&'static [u8]> {
 }
 
 /// Has the kernel read a mapped file into its cache and map its pages, from a thread of its own, as fast
-/// as the medium gives: the first tokens of a process then do not wait for one page after the other. A
-/// kernel that asks for memory ahead of its use gets it only where a page is mapped.
+/// as the medium gives: the first tokens of a process then do not wait for one page after the other. The
+/// prefetches of our matrix products need it too: the CPU drops one whose page is not mapped yet.
 pub fn read_ahead(bytes: &'static [u8]) {
     /// Small enough that the process ends at once when it is told to.
     const PIECE: usize = 8 << 20;

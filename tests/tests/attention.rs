@@ -30,14 +30,16 @@ enum Content {
     Smallest,
     /// Integers and scales of all tokens are the same, and so are the scores.
     Equal,
+    /// Scales of either sign, which no quantiser makes.
+    Signed,
     /// Scales among which there are zero, subnormal, huge and infinite ones, and NaN.
     Hostile,
     /// All zero, as where nothing was written yet.
     Zero,
 }
 
-const CONTENTS: [Content; 5] =
-    [Content::Plain, Content::Smallest, Content::Equal, Content::Hostile, Content::Zero];
+const CONTENTS: [Content; 6] =
+    [Content::Plain, Content::Smallest, Content::Equal, Content::Signed, Content::Hostile, Content::Zero];
 
 /// 64-byte aligned blocks of one KV head; tokens past the last hold rubbish: every float is a NaN.
 struct Blocks {
@@ -73,6 +75,7 @@ impl Blocks {
                 (Content::Zero, _) | (Content::Hostile, 3) => 0.0,
                 (Content::Hostile, 5) => 1e-42,
                 (Content::Hostile, 7) => 3e37,
+                (Content::Signed, n) => [0.004, -0.004][n % 2],
                 (Content::Hostile, 9) if t.is_multiple_of(2) => f32::INFINITY,
                 (Content::Hostile, 9) => f32::NAN,
                 (Content::Plain | Content::Hostile, _) => 0.002 + random.float().abs() * 0.01,

@@ -231,6 +231,26 @@ fn a_value_that_is_no_number_is_found_in_every_tensor() {
     }
 }
 
+/// Numbers in the weights, numbers before they are stored: only what the cache makes of a key of the last
+/// block is none. Nothing but the next step would read it.
+#[test]
+fn a_key_that_overflows_in_the_cache_is_found_in_its_own_step() {
+    let mut model = RandomModel::new(Config { arch: Arch::Qwen3, ..SMALL }, &mut Rng(11));
+    let last = SMALL.n_layers - 1;
+    let norm = model.tensors.iter_mut().find(|t| t.name == "attn_k_norm" && t.layer == last).unwrap();
+    norm.values.fill(6e37);
+    for isa in all_isas() {
+        let done = in_two_steps(&model, KvType::Q8, isa);
+        assert!(matches!(done, Err(ForwardError::NonFinite { .. })), "{}: {done:?}", isa.name());
+        let mut engine = model.engine(small_limits(KvType::Q8), isa);
+        let seq = engine.open().unwrap();
+        let unasked = Chunk { logits: Logits::None, ..chunk(seq, &[1, 2, 3]) };
+        let done = engine.forward(&Single, &[unasked], &mut |_, _| {});
+        assert!(matches!(done, Err(ForwardError::NonFinite { .. })), "{}: {done:?}", isa.name());
+        assert_eq!(engine.len(seq), Ok(0));
+    }
+}
+
 /// Says any number and runs everything on the calling thread.
 struct Boaster(usize);
 

@@ -203,12 +203,18 @@ fn the_largest_sums_are_exact() {
                 }
             }
             let w = Matrix::new(ty, rows, k, &data).unwrap();
-            for sign in [1.0, -1.0] {
-                let x = vec![sign; 9 * k];
+            // One value of 2047 in a block makes the step 1. 1984 is 16 * 128 - 64: both planes at their most.
+            let edge = |i: usize| if i.is_multiple_of(32) { 2047.0 } else { 1984.0 };
+            let flat = |sign: f32| vec![sign; 9 * k];
+            let edges = |sign: f32| (0..9 * k).map(|i| edge(i) * sign).collect();
+            let mixed = |_| (0..9 * k).map(|i| edge(i) * [1.0, -1.0][i.count_ones() as usize % 2]).collect();
+            for x in [flat(1.0), flat(-1.0), edges(1.0), edges(-1.0), mixed(())] {
+                let x: Vec<f32> = x;
                 for precision in [Precision::Coarse, Precision::Fine] {
                     let truth = by_the_contract(&w, precision, &x);
                     for isa in all_isas() {
-                        for tile_rows in [1, 9] {
+                        // The forms for one, a few, four and many rows.
+                        for tile_rows in [1, 3, 4, 9] {
                             let ours = product(isa, &w, precision, &x, tile_rows, rows);
                             let difference = first_difference(&ours, &truth);
                             assert_eq!(difference, None, "{} {} {fill:#x}", isa.name(), ty.name());

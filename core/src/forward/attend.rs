@@ -8,9 +8,11 @@ use crate::ops::attention::{Group, MAX_HEAD_DIM, QUERIES};
 use crate::ops::{self, Isa};
 use crate::par::{FEW_ROWS, Single, Tile, Workers, for_each_tile};
 use core::ops::Range;
+use core::sync::atomic::{AtomicUsize, Ordering};
 
 impl Engine<'_> {
-    /// Puts k and v of every row into the sequences' blocks.
+    /// Puts k and v of every row into the sequences' blocks, if they are numbers in there: later steps read
+    /// them, and a row that is not wanted ends here in the last block.
     pub(super) fn store(
         &mut self,
         ctx: &Ctx<'_>,
@@ -26,6 +28,8 @@ impl Engine<'_> {
         let k_factor = &s.k_factor[i * kv_dim..(i + 1) * kv_dim];
         let k_constant = &s.k_constant[i * kv_dim..(i + 1) * kv_dim];
         let angles = (&*s.block_cos, &*s.block_sin);
+        // The first row that holds anything else.
+        let bad = AtomicUsize::new(usize::MAX);
         for_each_slab(
             ctx.workers,
             ctx.n,
@@ -45,8 +49,11 @@ impl Engine<'_> {
                     let slab = tile.row_mut(geometry.row(block, i));
                     let k = &s.k[row * kv_dim..][head.clone()];
                     let v = &s.v[row * kv_dim..][head.clone()];
-                    match geometry.kv_type {
-                        KvType::F32 => layout::write_f32(slab, t, k, v),
+                    let finite = match geometry.kv_type {
+                        KvType::F32 => {
+                            layout::write_f32(slab, t, k, v);
+                            k.iter().chain(v).all(|x| x.is_finite())
+                        }
                         KvType::Q8 => {
                             let conditioned = &mut conditioned[..d];
                             let reference = &mut reference[..d];
@@ -61,12 +68,20 @@ impl Engine<'_> {
                             let dk = math::quantize(conditioned, &mut kq[..d]);
                             let dv = math::quantize(v, &mut vq[..d]);
                             layout::write_q8(slab, t, (&kq[..d], dk), (&vq[..d], dv));
+                            // The scale of what holds NaN or infinity is one itself.
+                            dk.is_finite() && dv.is_finite()
                         }
+                    };
+                    if !finite {
+                        bad.fetch_min(row, Ordering::Relaxed);
                     }
                 }
             },
         );
-        Ok(())
+        match s.position.get(bad.into_inner()) {
+            Some(position) => Err(ForwardError::NonFinite { position: *position as usize }),
+            None => Ok(()),
+        }
     }
 
     /// Attention of every row and query head over its sequence.

@@ -12,7 +12,7 @@ pub(super) type Quantized = (Forms, Precision);
 pub(super) struct Ctx<'w> {
     pub workers: &'w dyn Workers,
     pub isa: Isa,
-    /// Rows (tokens) of the batch.
+    /// Rows (tokens) that are left of the batch: in the last block only those whose logits are wanted.
     pub n: usize,
 }
 

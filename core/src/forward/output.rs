@@ -8,7 +8,7 @@ use crate::par::Workers;
 use crate::weights::Vector;
 
 impl Engine<'_> {
-    /// Computes logits for the first `wanted` rows of the list, `max_logits` at a time.
+    /// Computes logits for the first `wanted` rows, `max_logits` at a time: all rows that are left.
     pub(super) fn logits(
         &mut self,
         workers: &dyn Workers,
@@ -19,11 +19,6 @@ impl Engine<'_> {
         let (dim, vocab) = (self.config.dim, self.config.vocab);
         let output = self.weights.output;
         let s = &mut self.scratch;
-        // Rows are taken in order, so a row only ever moves to a place whose own row is done with.
-        for (to, from) in s.wanted[..wanted].iter().enumerate() {
-            let from = *from as usize;
-            s.x.copy_within(from * dim..(from + 1) * dim, to * dim);
-        }
         let forms = (Forms::of(output.ty()), Precision::Fine);
         for first in (0..wanted).step_by(self.limits.max_logits) {
             let n = self.limits.max_logits.min(wanted - first);
@@ -35,7 +30,7 @@ impl Engine<'_> {
             let input = Input::of(n, dim, forms, s.xn, s.q32, s.q256);
             linear(&ctx, &input, [(&output, &Vector::EMPTY, &mut *s.logits)]);
             for (i, logits) in s.logits[..n * vocab].chunks_exact(vocab).enumerate() {
-                let row = s.wanted[first + i] as usize;
+                let row = first + i;
                 let position = s.position[row] as usize;
                 if !logits.iter().all(|v| v.is_finite()) {
                     return Err(ForwardError::NonFinite { position });

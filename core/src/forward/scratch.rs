@@ -7,6 +7,10 @@ use crate::ops::{BlockQ32, BlockQ256};
 use crate::requirements::{Limits, array_bytes};
 
 /// Arrays of up to `max_batch` rows, and tables computed at load.
+///
+/// Before the last block's attention the wanted rows of `x`, `xn`, `q32`, `q256`, `cos`, `sin`, `position`,
+/// `chunk` and `wanted` move to the front, and only they are computed from then on. `k`, `v` and `token` are
+/// done with by then and stay.
 #[derive(Debug)]
 pub(super) struct Scratch<'m> {
     /// `[batch, dim]` residual stream

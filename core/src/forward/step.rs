@@ -198,16 +198,15 @@ impl Engine<'_> {
         });
     }
 
-    /// Before the last block's attention: checks what becomes of `n` rows no more, and moves the `wanted`
-    /// rows of the list to the front of all that is still needed of them.
+    /// Before the last block's attention, which only the `wanted` rows of the list go through: checks the
+    /// input of all `n` rows of that block, since nothing behind it would tell of a row that is left out,
+    /// and moves what is still needed of the wanted ones to the front of its array.
     fn keep_wanted(&mut self, n: usize, wanted: usize, forms: Forms) -> Result<(), ForwardError> {
         let c = &self.config;
-        let (dim, kv_dim, half) = (c.dim, c.kv_dim(), c.head_dim / 2);
+        let (dim, half) = (c.dim, c.head_dim / 2);
         let (w32, w256) = widths(forms, dim);
         let s = &mut self.scratch;
-        for (x, width) in [(&*s.x, dim), (&*s.k, kv_dim), (&*s.v, kv_dim)] {
-            all_finite(&x[..n * width], width, s.position)?;
-        }
+        all_finite(&s.x[..n * dim], dim, s.position)?;
         for to in 0..wanted {
             // Rows are listed in order, so a row only ever moves to a place whose own row is done with.
             let from = s.wanted[to] as usize;

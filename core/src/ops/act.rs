@@ -69,7 +69,8 @@ pub const fn planes(q: i16, precision: Precision) -> (i8, i8) {
 
 /// How finely activations are quantised.
 ///
-/// The kernels do not care; the integer sums stay within i32 either way.
+/// The integer sums stay within i32 either way. Kernels may rely on the magnitudes that
+/// [`planes`] gives: `lo` up to 127 of coarse values; of fine ones, `lo` up to 64 and `hi` up to 16.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Precision {
     /// To -127..=127.

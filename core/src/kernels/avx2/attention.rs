@@ -69,7 +69,7 @@ fn few_q8<const N: usize>(
 struct Weights {
     /// Of each token, 0 to 255, in steps of `scale`.
     w: [[i16; 4]; GROUPS],
-    /// Of all of them.
+    /// The sum of `w`.
     sum: i32,
     scale: f32,
     /// Factor of what was added up before.
@@ -207,6 +207,8 @@ fn quantize_weights(w: &[[f32; 8]; 4], out: &mut Weights) {
         let q = |w| _mm256_cvtps_epi32(_mm256_mul_ps(load(w), _mm256_set1_ps(scale.inv)));
         // Halves of both alternate.
         let q = _mm256_permute4x64_epi64::<0b11_01_10_00>(_mm256_packs_epi32(q(&w[0]), q(&w[1])));
+        // Of a weight below zero, which only a damaged scale of V makes, a byte is left as in a cast.
+        let q = _mm256_and_si256(q, _mm256_set1_epi16(255));
         store_i16(out, q);
         sums = _mm256_add_epi32(sums, _mm256_madd_epi16(q, _mm256_set1_epi16(1)));
     }

@@ -4,8 +4,9 @@ use core::arch::x86_64::*;
 
 /// Sums of neighbours `w * x` in i16.
 ///
-/// Unsigned `w` up to 63 or signed `w`, and `x` of magnitude up to 127: two products never reach
-/// 32768 (128 * 127 * 2 = 32512), so that the saturating instruction is exact.
+/// Two products never reach 32768, so that the saturating instruction is exact: `w` has a sign and `x` is of
+/// magnitude up to 127 (128 * 127 * 2 = 32,512), or `w` has none and is up to 63 with such an `x`, or up to
+/// 255 with an `x` of magnitude up to 64 (255 * 64 * 2 = 32,640), as both planes of fine ones are.
 #[target_feature(enable = "avx2")]
 #[inline]
 pub(crate) fn pairs<const SIGNED: bool>(w: __m256i, x: __m256i) -> __m256i {

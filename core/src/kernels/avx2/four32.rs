@@ -66,6 +66,7 @@ pub(super) fn four(w: &Matrix<'_>, input: &Input<'_>, out: &mut Tile<'_, f32>) {
 /// their sums start from.
 type Operands<'a> = (&'a [&'a [u8]; PANEL], usize, [&'a [BlockQ32]; GROUP], &'a Starts);
 
+/// [`eight_rows`] with what `fine` says made known to the compiler.
 #[target_feature(enable = "avx2,fma,f16c")]
 #[inline]
 fn either<const TY: u8, const L: usize>(
@@ -103,8 +104,8 @@ fn eight_rows<const TY: u8, const L: usize, const FINE: bool>(
             q[r] = weights::<TY, L>(raw[r]);
         }
         let mut q = transpose(&q);
-        if signed(TY) && FINE {
-            q = q.map(|q| _mm256_add_epi8(q, _mm256_set1_epi8(-128)));
+        if signed(TY) && Avx2::sign(FINE) != 0 {
+            q = q.map(|q| _mm256_add_epi8(q, _mm256_set1_epi8(Avx2::sign(FINE) as i8)));
         }
         let d = halves(&raw, 0);
         for t in 0..GROUP {

@@ -27,6 +27,7 @@ use crate::quant::WeightType;
 use crate::weights::{Matrix, Vector};
 use inner::Inner;
 
+/// The product by the form that suits the type and the number of tokens.
 #[target_feature(enable = "avx2,fma,f16c")]
 fn by_type<K: Inner>(k: K, w: &Matrix<'_>, input: &Input<'_>, out: &mut Tile<'_, f32>) {
     let many = out.rows().len() >= panel::MANY;

@@ -20,7 +20,7 @@ pub(crate) const ROWS: usize = 64;
 pub(crate) const TOKENS: usize = 64;
 /// Bytes that memory is fetched by.
 pub(crate) const LINE: usize = 64;
-/// From so many tokens on panels pay.
+/// From so many tokens on it pays to lay weights out for them, in a panel or in registers.
 pub(crate) const MANY: usize = 3;
 
 /// The results of [`ROWS`] x [`TOKENS`] so far, eight rows to a vector.
@@ -31,7 +31,7 @@ pub(crate) struct Panel {
     /// Runs of 16 elements in a block of 32: two. A number that the compiler does not know keeps
     /// it from unrolling a loop whose vectors then would not fit the registers.
     pub quads: usize,
-    /// Weights, of type i8 if they have a sign.
+    /// Weights; of type i8 if they have a sign that [`Inner::sign`](super::inner::Inner::sign) leaves them.
     pub w: [Aligned<[u8; 32]>; CHUNK / 4],
     /// Sub-scale of 16 elements of each row, twice. Blocks of 256 only.
     pub scales: [Aligned<[i16; 16]>; CHUNK / 16],
@@ -79,9 +79,10 @@ pub(crate) fn next_bytes(first: &[u8], from: usize, len: usize) {
     }
 }
 
-/// How far behind a piece of `len` bytes of row `row` that begins which the same panel lays out next: of
-/// the eighth row after it, or at `end` the next piece of row `first`. Added by wrapping. Where rows are
-/// taken eight at a time it is that of the next eight.
+/// How far it is from where a piece of `len` bytes of row `row` begins to what a panel lays out in the same
+/// place next: the same piece of the row eight further, or behind the last eight of the rows from `first` to
+/// `end`, which take turns, the next piece of one of the first eight. Less than nothing is added by
+/// wrapping. Eight rows that do not take turns with others are followed by the eight behind them.
 pub(crate) fn next_piece(w: &Matrix<'_>, len: usize, (first, row, end): (usize, usize, usize)) -> usize {
     let stride = w.row_bytes();
     if row + PANEL < end || end - first <= PANEL {
