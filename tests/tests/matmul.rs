@@ -206,10 +206,9 @@ fn the_largest_sums_are_exact() {
             // One value of 2047 in a block makes the step 1. 1984 is 16 * 128 - 64: both planes at their most.
             let edge = |i: usize| if i.is_multiple_of(32) { 2047.0 } else { 1984.0 };
             let flat = |sign: f32| vec![sign; 9 * k];
-            let edges = |sign: f32| (0..9 * k).map(|i| edge(i) * sign).collect();
-            let mixed = |_| (0..9 * k).map(|i| edge(i) * [1.0, -1.0][i.count_ones() as usize % 2]).collect();
-            for x in [flat(1.0), flat(-1.0), edges(1.0), edges(-1.0), mixed(())] {
-                let x: Vec<f32> = x;
+            let edges = |sign: f32| -> Vec<f32> { (0..9 * k).map(|i| edge(i) * sign).collect() };
+            let mixed = (0..9 * k).map(|i| edge(i) * [1.0, -1.0][i.count_ones() as usize % 2]).collect();
+            for x in [flat(1.0), flat(-1.0), edges(1.0), edges(-1.0), mixed] {
                 for precision in [Precision::Coarse, Precision::Fine] {
                     let truth = by_the_contract(&w, precision, &x);
                     for isa in all_isas() {
