@@ -31,14 +31,19 @@ pub(super) fn group<const FITS: bool>(
     let w = panel.w.as_chunks::<4>().0.iter().zip(&panel.scales);
     if fine {
         for (i, (w, scale)) in w.clone().enumerate() {
-            scaled::<FITS>(w, x.map(|x| fours(&x.hi, i)), load_i16(&scale.0), &mut sums);
+            // Not by `map`: it would be called, as it is not compiled for this CPU.
+            let [a, b, c, d] = x;
+            let x = [fours(&a.hi, i), fours(&b.hi, i), fours(&c.hi, i), fours(&d.hi, i)];
+            scaled::<FITS>(w, x, load_i16(&scale.0), &mut sums);
         }
         for sums in &mut sums {
             *sums = _mm256_slli_epi32::<7>(*sums);
         }
     }
     for (i, (w, scale)) in w.enumerate() {
-        scaled::<FITS>(w, x.map(|x| fours(&x.lo, i)), load_i16(&scale.0), &mut sums);
+        let [a, b, c, d] = x;
+        let x = [fours(&a.lo, i), fours(&b.lo, i), fours(&c.lo, i), fours(&d.lo, i)];
+        scaled::<FITS>(w, x, load_i16(&scale.0), &mut sums);
     }
     apply(panel, x, how, sums, results);
 }

@@ -70,7 +70,9 @@ pub(super) fn group(
     results: &mut [[f32; PANEL]; GROUP],
 ) {
     let n = x[0].len();
-    let x = x.map(|x| &x[..n]);
+    // `map` would be called, not inlined: it is not compiled for this CPU.
+    let [x0, x1, x2, x3] = x;
+    let x = [&x0[..n], &x1[..n], &x2[..n], &x3[..n]];
     let mut acc = [_mm256_setzero_ps(); GROUP];
     for t in 0..GROUP {
         acc[t] = load(&results[t]);
@@ -78,27 +80,33 @@ pub(super) fn group(
     let scales = panel.d.iter().zip(&panel.m);
     let panels = panel.w.as_chunks::<4>().0.as_chunks::<2>().0.iter().zip(scales);
     for (b, (w, (d, m))) in panels.enumerate().take(n) {
+        let x = [&x[0][b], &x[1][b], &x[2][b], &x[3][b]];
         let mut sums = [_mm256_setzero_si256(); GROUP];
+        for t in 0..GROUP {
+            sums[t] = _mm256_set1_epi32(starts[t][b]);
+        }
         if fine {
+            let mut above = [_mm256_setzero_si256(); GROUP];
             for (i, w) in w.iter().enumerate() {
-                quad(w, [0, 1, 2, 3].map(|t: usize| fours(&x[t][b].hi, i)), &mut sums);
+                let [a, b, c, d] = x;
+                quad(w, [fours(&a.hi, i), fours(&b.hi, i), fours(&c.hi, i), fours(&d.hi, i)], &mut above);
+            }
+            for t in 0..GROUP {
+                sums[t] = _mm256_add_epi32(sums[t], _mm256_slli_epi32::<7>(above[t]));
             }
         }
-        for t in 0..GROUP {
-            let start = _mm256_set1_epi32(starts[t][b]);
-            sums[t] = _mm256_add_epi32(start, _mm256_slli_epi32::<7>(sums[t]));
-        }
         for (i, w) in w.iter().enumerate() {
-            quad(w, [0, 1, 2, 3].map(|t: usize| fours(&x[t][b].lo, i)), &mut sums);
+            let [a, b, c, d] = x;
+            quad(w, [fours(&a.lo, i), fours(&b.lo, i), fours(&c.lo, i), fours(&d.lo, i)], &mut sums);
         }
         let d = load(&d.0);
         for t in 0..GROUP {
-            let scale = _mm256_mul_ps(d, _mm256_set1_ps(x[t][b].d));
+            let scale = _mm256_mul_ps(d, _mm256_set1_ps(x[t].d));
             acc[t] = _mm256_fmadd_ps(scale, _mm256_cvtepi32_ps(sums[t]), acc[t]);
         }
         if has_min {
             for t in 0..GROUP {
-                acc[t] = _mm256_fmadd_ps(load(&m.0), _mm256_set1_ps(x[t][b].s), acc[t]);
+                acc[t] = _mm256_fmadd_ps(load(&m.0), _mm256_set1_ps(x[t].s), acc[t]);
             }
         }
     }
