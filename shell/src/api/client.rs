@@ -192,3 +192,52 @@ impl Events for Client<'_> {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::http::{Bind, Limits, Request, Server, Service};
+    use std::io::{Read, Write};
+    use std::net::TcpStream;
+    use std::sync::Arc;
+
+    /// Streams an event, and is idle before and after the time of a sign of life has come.
+    struct Quiet;
+
+    impl Service for Quiet {
+        fn answer(&self, _: &Request, reply: Reply<'_>) {
+            let mut client = Client::new(reply, None);
+            let mut silent = |client: &mut Client<'_>| {
+                client.last = Instant::now().checked_sub(HEARTBEAT).unwrap();
+                client.idle()
+            };
+            // Before a stream begins there is no way to give one.
+            assert_eq!(silent(&mut client), Ok(()));
+            client.begin().unwrap();
+            assert_eq!(client.event("", "one"), Ok(()));
+            assert_eq!(client.idle(), Ok(()));
+            assert_eq!(silent(&mut client), Ok(()));
+            // That was one, so that the time begins anew.
+            assert_eq!(client.idle(), Ok(()));
+            assert_eq!(client.event("", "two"), Ok(()));
+            client.end();
+        }
+
+        fn fault(&self, _: u16, what: &str) -> (&'static str, Vec<u8>) {
+            panic!("{what}");
+        }
+    }
+
+    #[test]
+    fn a_silent_stream_gives_a_sign_of_life() {
+        let server = Server::bind(&Bind::Tcp(([127, 0, 0, 1], 0).into()), Limits::default()).unwrap();
+        let address = server.address();
+        let _running = server.start(Arc::new(Quiet)).unwrap();
+        let mut socket = TcpStream::connect(address.strip_prefix("http://").unwrap()).unwrap();
+        socket.write_all(b"GET / HTTP/1.0\r\n\r\n").unwrap();
+        let mut said = String::new();
+        socket.read_to_string(&mut said).unwrap();
+        let (_, body) = said.split_once("\r\n\r\n").unwrap();
+        assert_eq!(body, "data: one\n\n: still here\n\ndata: two\n\n");
+    }
+}
