@@ -284,10 +284,14 @@ fn copy_below(from: &Path, to: &Path) -> std::io::Result<u64> {
     for entry in std::fs::read_dir(from)? {
         let entry = entry?;
         let to = to.join(entry.file_name());
-        bytes += match entry.metadata()?.is_dir() {
-            true => copy_below(&entry.path(), &to)?,
-            false => std::fs::copy(entry.path(), &to)?,
-        };
+        if entry.metadata()?.is_dir() {
+            bytes += copy_below(&entry.path(), &to)?;
+            continue;
+        }
+        // Not by `fs::copy`, of which the program has no other use: a kilobyte.
+        let file = std::fs::read(entry.path())?;
+        std::fs::write(to, &file)?;
+        bytes += file.len() as u64;
     }
     Ok(bytes)
 }

@@ -203,7 +203,7 @@ fn the_largest_sums_are_exact() {
                 }
             }
             let w = Matrix::new(ty, rows, k, &data).unwrap();
-            // One value of 2047 in a block makes the step 1. 1984 is 16 * 128 - 64: both planes at their most.
+            // One 2047 in a block makes the step 1. 1984 is 16 * 128 - 64: both planes at their most.
             let edge = |i: usize| if i.is_multiple_of(32) { 2047.0 } else { 1984.0 };
             let flat = |sign: f32| vec![sign; 9 * k];
             let edges = |sign: f32| -> Vec<f32> { (0..9 * k).map(|i| edge(i) * sign).collect() };

@@ -1,11 +1,12 @@
 //! `cargo xtask test`: everything CI runs, in order, with a table of durations.
 
 use crate::cross::{self, Log, Target};
-use crate::sh::{self, Failure, Outcome};
+use crate::sh::{self, Context, Failure, Outcome};
 use crate::{aarch64, bare, clients, deploy, logs, model, page, setup, size, tidy};
 use core::time::Duration;
 use std::ffi::OsString;
-use std::process::Command;
+use std::process::{Command, Output, Stdio};
+use std::thread::{self, JoinHandle};
 use std::time::Instant;
 
 const HELP: &str = "\
@@ -31,53 +32,58 @@ struct Options {
 struct Step {
     name: &'static str,
     help: &'static str,
+    /// Whether it runs in a process of its own while the next step does: it leaves a core idle.
+    beside: bool,
     run: fn(&Options) -> Outcome,
+}
+
+/// A step in a process of its own: what it said, and how long it took.
+type Beside = JoinHandle<(Outcome, String, Duration)>;
+
+/// A step with the machine to itself.
+const fn step(name: &'static str, help: &'static str, run: fn(&Options) -> Outcome) -> Step {
+    Step { name, help, beside: false, run }
+}
+
+/// A step beside the next one.
+const fn first_of_two(name: &'static str, help: &'static str, run: fn(&Options) -> Outcome) -> Step {
+    Step { name, help, beside: true, run }
 }
 
 /// Cheap steps first, so that a slip is reported in seconds.
 const STEPS: &[Step] = &[
-    Step {
-        name: "setup",
-        help: "install what is missing, so that this command is all it takes",
-        run: install,
-    },
-    Step { name: "tidy", help: "the house rules", run: |_| tidy::check() },
-    Step { name: "page", help: "the packed page is that of page.html, and small", run: |_| page::check() },
-    Step { name: "fmt", help: "formatting", run: fmt },
-    Step { name: "clippy", help: "lints, warnings are errors", run: clippy },
-    Step { name: "bare", help: "kinglet-core for a target without std and alloc", run: |_| bare::check() },
-    Step { name: "model", help: "fetch and verify the real model", run: |_| model::ensure().map(|_| ()) },
-    Step { name: "test", help: "all tests, those on the real model too", run: tests },
-    Step { name: "doc", help: "documentation, warnings are errors", run: doc },
-    Step { name: "binary", help: "release build and a first sign of life", run: binary },
-    Step {
-        name: "page-test",
-        help: "the page in a headless browser, with a stand-in for the server",
-        run: |_| page::test(Vec::new()),
-    },
-    Step {
-        name: "clients",
-        help: "the official Python clients, the page and README's curl examples, with the real model",
-        run: |options| clients::check(options.no_model),
-    },
-    Step {
-        name: "bare-run",
-        help: "kinglet-core on an emulated machine without an operating system, against the host",
-        run: |_| bare::run(),
-    },
-    Step { name: "cross", help: "the static binary for the boards", run: |_| cross().map(|_| ()) },
-    Step { name: "size", help: "its bytes against the budget", run: |_| size::check(&cross()?, 0) },
-    Step {
-        name: "aarch64",
-        help: "that binary and the core's tests on emulated boards",
-        run: |options| aarch64::check(options.no_model),
-    },
-    Step { name: "logs", help: "that binary's log, written there and read here", run: |_| logs::check() },
-    Step {
-        name: "deploy",
-        help: "that binary put on an emulated board through a real ssh server, and taken back",
-        run: |_| deploy::check::check(),
-    },
+    step("setup", "install what is missing, so that this command is all it takes", install),
+    step("tidy", "the house rules", |_| tidy::check()),
+    step("page", "the packed page is that of page.html, and small", |_| page::check()),
+    step("fmt", "formatting", fmt),
+    step("clippy", "lints, warnings are errors", clippy),
+    step("bare", "kinglet-core for a target without std and alloc", |_| bare::check()),
+    step("model", "fetch and verify the real model", |_| model::ensure().map(|_| ())),
+    step("test", "all tests, those on the real model too", tests),
+    step("doc", "documentation, warnings are errors", doc),
+    first_of_two("binary", "release build and a first sign of life", binary),
+    step("cross", "the static binary for the boards", |_| cross().map(|_| ())),
+    step("size", "its bytes against the budget", |_| size::check(&cross()?, 0)),
+    step("page-test", "the page in a headless browser, with a stand-in for the server", |_| {
+        page::test(Vec::new())
+    }),
+    step(
+        "clients",
+        "the official Python clients, the page and README's curl examples, with the real model",
+        |options| clients::check(options.no_model),
+    ),
+    step(
+        "bare-run",
+        "kinglet-core on an emulated machine without an operating system, against the host",
+        |_| bare::run(),
+    ),
+    step("aarch64", "that binary and the core's tests on emulated boards", |options| {
+        aarch64::check(options.no_model)
+    }),
+    first_of_two("logs", "that binary's log, written there and read here", |_| logs::check()),
+    step("deploy", "that binary put on an emulated board through a real ssh server, and taken back", |_| {
+        deploy::check::check()
+    }),
 ];
 
 /// The task.
@@ -119,17 +125,33 @@ fn run_steps(steps: &[Step], options: &Options) -> Outcome {
     let begin = Instant::now();
     let mut table = Vec::new();
     let mut first_failure = None;
+    let mut ended = |name: &'static str, outcome: Outcome, time: Duration| {
+        table.push((name, outcome.is_ok(), time));
+        if let Err(failure) = outcome {
+            eprintln!("== {name} FAILED: {failure}");
+            first_failure.get_or_insert((name, failure));
+        }
+        first_failure.is_none()
+    };
+    let mut others: Vec<(&str, Beside)> = Vec::new();
     for (i, step) in selected.iter().enumerate() {
-        eprintln!("\n== {} ({}/{}): {}", step.name, i + 1, selected.len(), step.help);
+        let number = format!("{}/{}", i + 1, selected.len());
+        if step.beside && i + 1 < selected.len() {
+            eprintln!("\n== {} ({number}) begins; it is reported after the next step", step.name);
+            others.push((step.name, beside(step.name, options)));
+            continue;
+        }
+        eprintln!("\n== {} ({number}): {}", step.name, step.help);
         let start = Instant::now();
         let outcome = (step.run)(options);
-        table.push((step.name, outcome.is_ok(), start.elapsed()));
-        if let Err(failure) = outcome {
-            eprintln!("== {} FAILED: {failure}", step.name);
-            first_failure.get_or_insert((step.name, failure));
-            if !options.keep_going {
-                break;
-            }
+        let mut good = ended(step.name, outcome, start.elapsed());
+        for (name, other) in others.drain(..) {
+            let (outcome, said, time) = other.join().map_err(|_| Failure::new("a thread panicked"))?;
+            eprintln!("\n== {name}, meanwhile:\n{}", said.trim());
+            good &= ended(name, outcome, time);
+        }
+        if !good && !options.keep_going {
+            break;
         }
     }
     print_table(&selected, &table, begin.elapsed());
@@ -141,6 +163,27 @@ fn run_steps(steps: &[Step], options: &Options) -> Outcome {
             Err(Failure { message, code: failure.code })
         }
     }
+}
+
+/// Runs a step in a process of its own.
+fn beside(name: &'static str, options: &Options) -> Beside {
+    let no_model = options.no_model;
+    thread::spawn(move || {
+        let start = Instant::now();
+        let run = || -> Outcome<Output> {
+            let mut command = Command::new(std::env::current_exe().context("this program's file")?);
+            command.args(["test", "--only", name]).args(no_model.then_some("--no-model"));
+            command.stdin(Stdio::null()).output().context(sh::shown(&command))
+        };
+        let (outcome, said) = match run() {
+            Ok(output) => {
+                let said = [output.stdout, output.stderr].map(|s| String::from_utf8_lossy(&s).into_owned());
+                (sh::check(output.status, name), said.concat())
+            }
+            Err(failure) => (Err(failure), String::new()),
+        };
+        (outcome, said, start.elapsed())
+    })
 }
 
 fn print_table(selected: &[&Step], table: &[(&str, bool, Duration)], total: Duration) {
@@ -225,10 +268,9 @@ fn binary(_: &Options) -> Outcome {
 mod tests {
     use super::*;
 
-    const GOOD: Step = Step { name: "good", help: "", run: |_| Ok(()) };
-    const BAD: Step =
-        Step { name: "bad", help: "", run: |_| Err(Failure { message: "no".into(), code: 42 }) };
-    const DIES: Step = Step { name: "dies", help: "", run: |_| panic!("must not be reached") };
+    const GOOD: Step = step("good", "", |_| Ok(()));
+    const BAD: Step = step("bad", "", |_| Err(Failure { message: "no".into(), code: 42 }));
+    const DIES: Step = step("dies", "", |_| panic!("must not be reached"));
 
     #[test]
     fn the_first_failure_stops_the_run_and_gives_the_code() {
@@ -239,7 +281,7 @@ mod tests {
 
     #[test]
     fn keep_going_goes_on_and_still_fails() {
-        let worse = Step { name: "worse", help: "", run: |_| Err(Failure::new("later")) };
+        let worse = step("worse", "", |_| Err(Failure::new("later")));
         let options = Options { keep_going: true, ..Options::default() };
         assert_eq!(run_steps(&[BAD, worse, GOOD], &options).unwrap_err().code, 42);
     }
@@ -253,7 +295,7 @@ mod tests {
 
     #[test]
     fn no_model_leaves_the_fetching_out() {
-        let fetch = Step { name: "model", help: "", run: |_| panic!("must not be reached") };
+        let fetch = step("model", "", |_| panic!("must not be reached"));
         assert!(run_steps(&[fetch], &Options { no_model: true, ..Options::default() }).is_ok());
     }
 }

@@ -14,8 +14,9 @@ pub(crate) trait Inner: Copy + Into<Avx2> {
     /// Whether up to four tokens meet weights of blocks of 32 by [`four32`](super::four32), not by panels.
     const STRAIGHT: bool;
 
-    /// What panels add to weights with a sign, so that they have none: 128, or 0 to leave them. It may depend
-    /// on whether activations are fine. Blocks of 256, which have one panel for both, take that of coarse ones.
+    /// What panels add to weights with a sign, so that they have none: 128, or 0 to leave them. It may
+    /// depend on whether activations are fine; blocks of 256, which have one panel for both, take that of
+    /// coarse ones.
     fn sign(fine: bool) -> u8;
 
     /// Eight rows of blocks of 32 times one token.
