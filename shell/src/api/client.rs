@@ -207,7 +207,7 @@ mod tests {
     impl Service for Quiet {
         fn answer(&self, _: &Request, reply: Reply<'_>) {
             let mut client = Client::new(reply, None);
-            let mut silent = |client: &mut Client<'_>| {
+            let silent = |client: &mut Client<'_>| {
                 client.last = Instant::now().checked_sub(HEARTBEAT).unwrap();
                 client.idle()
             };
