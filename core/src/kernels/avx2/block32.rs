@@ -147,9 +147,16 @@ pub(super) fn start(x: &[BlockQ32], offset: i32, starts: &mut [i32]) {
     if offset == 0 {
         return;
     }
-    for (x, start) in x.iter().zip(starts) {
-        let all = plus(partial_sums(load_i8(&x.lo)), _mm256_slli_epi32::<7>(partial_sums(load_i8(&x.hi))));
-        *start = -offset * sum(all);
+    for (x, starts) in x.chunks(BLOCKS).zip(starts.chunks_mut(BLOCKS)) {
+        let mut parts = [_mm256_setzero_si256(); BLOCKS];
+        for (x, part) in x.iter().zip(&mut parts) {
+            let above = _mm256_slli_epi32::<7>(partial_sums(load_i8(&x.hi)));
+            *part = plus(partial_sums(load_i8(&x.lo)), above);
+        }
+        let all = _mm256_mullo_epi32(sums(&parts), _mm256_set1_epi32(-offset));
+        let mut eight = [0; BLOCKS];
+        store_i32(&mut eight, all);
+        starts.iter_mut().zip(eight).for_each(|(start, all)| *start = all);
     }
 }
 
@@ -182,14 +189,8 @@ fn fill_of<const TY: u8, const L: usize>(rows: &[&[u8]; PANEL], next: usize, sig
     let groups = panel.w.as_chunks_mut::<8>().0;
     let scales = panel.d.iter_mut().zip(&mut panel.m);
     for (b, (w, (d, m))) in groups.iter_mut().zip(scales).enumerate().take(blocks) {
-        let mut raw = [&[0; L]; PANEL];
-        let mut q = [_mm256_setzero_si256(); PANEL];
-        for r in 0..PANEL {
-            raw[r] = &rows[r][b];
-            prefetch(raw[r], next);
-            q[r] = weights::<TY, L>(raw[r]);
-        }
-        for (w, q) in w.iter_mut().zip(transpose(&q)) {
+        let (raw, q) = columns::<TY, L>(&rows, b, next);
+        for (w, q) in w.iter_mut().zip(q) {
             store_u8(&mut w.0, _mm256_add_epi8(q, _mm256_set1_epi8(sign as i8)));
         }
         store(&mut d.0, halves(&raw, 0));
@@ -197,6 +198,25 @@ fn fill_of<const TY: u8, const L: usize>(rows: &[&[u8]; PANEL], next: usize, sig
             store(&mut m.0, halves(&raw, 2));
         }
     }
+}
+
+/// Block `b` of eight rows, and its weights by columns, four to a vector. Asks for what lies `next` bytes
+/// behind each row's.
+#[target_feature(enable = "avx2,f16c")]
+#[inline]
+pub(super) fn columns<'a, const TY: u8, const L: usize>(
+    rows: &[&'a [[u8; L]]; PANEL],
+    b: usize,
+    next: usize,
+) -> ([&'a [u8; L]; PANEL], [__m256i; 8]) {
+    let mut raw = [&[0; L]; PANEL];
+    let mut q = [_mm256_setzero_si256(); PANEL];
+    for r in 0..PANEL {
+        raw[r] = &rows[r][b];
+        prefetch(raw[r], next);
+        q[r] = weights::<TY, L>(raw[r]);
+    }
+    (raw, transpose(&q))
 }
 
 /// Adds the products of a panel with four tokens to `results`.

@@ -2,7 +2,7 @@
 //! met by all tokens at once. The weights come from memory in one go, row after row, as they do for one
 //! token, and are asked for in time; by way of panels they would come in pieces.
 
-use super::block32::{blocks_of, start};
+use super::block32::{blocks_of, columns, start};
 use super::dot::{pairs, plus, widen};
 use super::inner::Inner;
 use super::panel::*;
@@ -96,16 +96,11 @@ fn eight_rows<const TY: u8, const L: usize, const FINE: bool>(
         acc[t] = load(&results[t]);
     }
     for b in 0..n {
-        let mut raw = [&[0; L]; PANEL];
-        let mut q = [_mm256_setzero_si256(); PANEL];
-        for r in 0..PANEL {
-            raw[r] = &rows[r][b];
-            prefetch(raw[r], next);
-            q[r] = weights::<TY, L>(raw[r]);
-        }
-        let mut q = transpose(&q);
+        let (raw, mut q) = columns::<TY, L>(&rows, b, next);
         if signed(TY) && Avx2::sign(FINE) != 0 {
-            q = q.map(|q| _mm256_add_epi8(q, _mm256_set1_epi8(Avx2::sign(FINE) as i8)));
+            for q in &mut q {
+                *q = _mm256_add_epi8(*q, _mm256_set1_epi8(Avx2::sign(FINE) as i8));
+            }
         }
         let d = halves(&raw, 0);
         for t in 0..GROUP {
