@@ -204,7 +204,7 @@ fn fill_of<const TY: u8, const L: usize>(rows: &[&[u8]; PANEL], next: usize, sig
 /// behind each row's.
 #[target_feature(enable = "avx2,f16c")]
 #[inline]
-pub(super) fn columns<'a, const TY: u8, const L: usize>(
+pub(crate) fn columns<'a, const TY: u8, const L: usize>(
     rows: &[&'a [[u8; L]]; PANEL],
     b: usize,
     next: usize,

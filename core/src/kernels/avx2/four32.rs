@@ -15,17 +15,17 @@ use crate::weights::Matrix;
 use core::arch::x86_64::*;
 
 /// Blocks of a row between two stores of the results: of 6,144 weights, which is most rows.
-const SEGMENT: usize = 192;
+pub(crate) const SEGMENT: usize = 192;
 /// What the integer sums start from, by token.
-type Starts = [[i32; SEGMENT]; GROUP];
+pub(crate) type Starts = [[i32; SEGMENT]; GROUP];
 
 /// `out[token][row] = w[row] . x[token]` for one to four tokens.
 #[target_feature(enable = "avx2,fma,f16c")]
-pub(super) fn four(w: &Matrix<'_>, input: &Input<'_>, out: &mut Tile<'_, f32>) {
+pub(super) fn four<K: Inner>(k: K, w: &Matrix<'_>, input: &Input<'_>, out: &mut Tile<'_, f32>) {
     let blocks = w.cols() / 32;
     let (rows, tokens) = (out.cols(), out.rows());
     let (ty, fine) = (w.ty() as u8, input.precision == Precision::Fine);
-    let sign = if signed(ty) { Avx2::sign(fine) } else { 0 };
+    let sign = if signed(ty) { K::sign(fine) } else { 0 };
     let next = PANEL * w.row_bytes();
     let mut starts: Starts = [[0; SEGMENT]; GROUP];
     for from in (0..blocks).step_by(SEGMENT) {
@@ -48,12 +48,12 @@ pub(super) fn four(w: &Matrix<'_>, input: &Input<'_>, out: &mut Tile<'_, f32>) {
             }
             let operands = (&pieces, next, x, &starts);
             match ty {
-                Q4_0 => either::<Q4_0, 18>(fine, operands, &mut results),
-                Q4_1 => either::<Q4_1, 20>(fine, operands, &mut results),
-                Q5_0 => either::<Q5_0, 22>(fine, operands, &mut results),
-                Q5_1 => either::<Q5_1, 24>(fine, operands, &mut results),
-                Q8_0 => either::<Q8_0, 34>(fine, operands, &mut results),
-                _ => either::<IQ4_NL, 18>(fine, operands, &mut results),
+                Q4_0 => k.four32::<Q4_0, 18>(fine, operands, &mut results),
+                Q4_1 => k.four32::<Q4_1, 20>(fine, operands, &mut results),
+                Q5_0 => k.four32::<Q5_0, 22>(fine, operands, &mut results),
+                Q5_1 => k.four32::<Q5_1, 24>(fine, operands, &mut results),
+                Q8_0 => k.four32::<Q8_0, 34>(fine, operands, &mut results),
+                _ => k.four32::<IQ4_NL, 18>(fine, operands, &mut results),
             }
             for (token, results) in tokens.clone().zip(&results) {
                 put(out, token, row, results);
@@ -64,12 +64,12 @@ pub(super) fn four(w: &Matrix<'_>, input: &Input<'_>, out: &mut Tile<'_, f32>) {
 
 /// Pieces of eight rows, how far behind each of their blocks lies what is asked for, four tokens, and what
 /// their sums start from.
-type Operands<'a> = (&'a [&'a [u8]; PANEL], usize, [&'a [BlockQ32]; GROUP], &'a Starts);
+pub(crate) type Operands<'a> = (&'a [&'a [u8]; PANEL], usize, [&'a [BlockQ32]; GROUP], &'a Starts);
 
 /// [`eight_rows`] with what `fine` says made known to the compiler.
 #[target_feature(enable = "avx2,fma,f16c")]
 #[inline]
-fn either<const TY: u8, const L: usize>(
+pub(super) fn either<const TY: u8, const L: usize>(
     fine: bool,
     operands: Operands<'_>,
     results: &mut [[f32; PANEL]; GROUP],

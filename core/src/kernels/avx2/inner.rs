@@ -2,6 +2,7 @@
 #![allow(unsafe_code)]
 
 use super::block32::BLOCKS;
+use super::four32::{self, Operands};
 use super::panel::{GROUP, PANEL, Panel};
 use super::unpack256::{IQ4_XS, Q6_K};
 use super::{block32, block256};
@@ -11,9 +12,6 @@ use crate::ops::{BlockQ32, BlockQ256};
 /// What loops over blocks, panels and queries call. The values are tokens: having one proves that
 /// the CPU has the instructions, those of [`Avx2`] among them.
 pub(crate) trait Inner: Copy + Into<Avx2> {
-    /// Whether up to four tokens meet weights of blocks of 32 by [`four32`](super::four32), not by panels.
-    const STRAIGHT: bool;
-
     /// What panels add to weights with a sign, so that they have none: 128, or 0 to leave them. It may
     /// depend on whether activations are fine; blocks of 256, which have one panel for both, take that of
     /// coarse ones.
@@ -34,6 +32,14 @@ pub(crate) trait Inner: Copy + Into<Avx2> {
         x: &[BlockQ256],
         fine: bool,
     ) -> [f32; PANEL];
+
+    /// Adds to `results` the products of eight rows of blocks of 32 with four tokens, straight from the blocks.
+    fn four32<const TY: u8, const L: usize>(
+        self,
+        fine: bool,
+        operands: Operands<'_>,
+        results: &mut [[f32; PANEL]; GROUP],
+    );
 
     /// Adds to `results` the products of a panel of blocks of 32, whose type has a sign if `signed`, with
     /// four tokens. The integer sums begin with `starts`. `how`: whether weights have
@@ -61,8 +67,6 @@ pub(crate) trait Inner: Copy + Into<Avx2> {
 }
 
 impl Inner for Avx2 {
-    const STRAIGHT: bool = true;
-
     /// With the planes of fine activations, whose magnitudes are up to 64, sums of two fit i16 for
     /// weights of up to 255 (255 * 64 * 2 = 32,640).
     #[inline]
@@ -90,6 +94,17 @@ impl Inner for Avx2 {
     ) -> [f32; PANEL] {
         // SAFETY: `self`: the CPU has the features.
         unsafe { block256::one::<TY, L>(rows, x, fine) }
+    }
+
+    #[inline]
+    fn four32<const TY: u8, const L: usize>(
+        self,
+        fine: bool,
+        operands: Operands<'_>,
+        results: &mut [[f32; PANEL]; GROUP],
+    ) {
+        // SAFETY: `self`: the CPU has the features.
+        unsafe { four32::either::<TY, L>(fine, operands, results) }
     }
 
     #[inline]

@@ -10,7 +10,7 @@ pub(super) mod block32;
 pub(super) mod dot;
 mod elementwise;
 mod float;
-mod four32;
+pub(crate) mod four32;
 pub(super) mod inner;
 pub(super) mod panel;
 mod quantize;
@@ -35,8 +35,8 @@ fn by_type<K: Inner>(k: K, w: &Matrix<'_>, input: &Input<'_>, out: &mut Tile<'_,
         WeightType::F32 => float::matmul::<{ float::F32 }, 4>(w, input, out),
         WeightType::F16 => float::matmul::<{ float::F16 }, 2>(w, input, out),
         WeightType::Bf16 => float::matmul::<{ float::BF16 }, 2>(w, input, out),
-        ty if ty.block_len() == 32 && many && out.rows().len() <= panel::GROUP && K::STRAIGHT => {
-            four32::four(w, input, out);
+        ty if ty.block_len() == 32 && many && out.rows().len() <= panel::GROUP => {
+            four32::four(k, w, input, out);
         }
         ty if ty.block_len() == 32 && many => block32::many(k, w, input, out),
         ty if ty.block_len() == 32 => block32::few(k, w, input, out),

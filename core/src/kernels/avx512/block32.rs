@@ -2,7 +2,8 @@
 //! want weights without a sign. Where they have one 128 is added, and taken off as an offset is.
 
 use super::dot::{dot, quad};
-use crate::kernels::avx2::block32::{BLOCKS, blocks_of};
+use crate::kernels::avx2::block32::{BLOCKS, blocks_of, columns};
+use crate::kernels::avx2::four32::{Operands, SEGMENT};
 use crate::kernels::avx2::panel::*;
 use crate::kernels::avx2::unpack32::*;
 use crate::kernels::avx2::vec::*;
@@ -57,6 +58,65 @@ pub(super) fn one<const TY: u8, const L: usize>(
     let mut out = [0.0; PANEL];
     store(&mut out, acc);
     out
+}
+
+/// Adds the products of eight rows and four tokens to `results`.
+#[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512vnni")]
+#[inline(never)]
+pub(super) fn four<const TY: u8, const L: usize>(
+    fine: bool,
+    (rows, next, x, starts): Operands<'_>,
+    results: &mut [[f32; PANEL]; GROUP],
+) {
+    let n = x[0].len().min(SEGMENT);
+    let rows = blocks_of::<L>(rows, n);
+    let [x0, x1, x2, x3] = x;
+    let x = [&x0[..n], &x1[..n], &x2[..n], &x3[..n]];
+    let zero = _mm256_setzero_si256();
+    let mut acc = [_mm256_setzero_ps(); GROUP];
+    for t in 0..GROUP {
+        acc[t] = load(&results[t]);
+    }
+    for b in 0..n {
+        let (raw, mut q) = columns::<TY, L>(&rows, b, next);
+        if signed(TY) {
+            for q in &mut q {
+                *q = _mm256_xor_si256(*q, _mm256_set1_epi8(-128));
+            }
+        }
+        let d = halves(&raw, 0);
+        for t in 0..GROUP {
+            let x = &x[t][b];
+            let mut sums = _mm256_set1_epi32(starts[t][b]);
+            if fine {
+                let above = all_32(&q, &x.hi, zero);
+                sums = _mm256_add_epi32(sums, _mm256_slli_epi32::<7>(above));
+            }
+            sums = all_32(&q, &x.lo, sums);
+            let scale = _mm256_mul_ps(d, _mm256_set1_ps(x.d));
+            acc[t] = _mm256_fmadd_ps(scale, _mm256_cvtepi32_ps(sums), acc[t]);
+        }
+        if has_min(TY) {
+            let m = halves(&raw, 2);
+            for t in 0..GROUP {
+                acc[t] = _mm256_fmadd_ps(m, _mm256_set1_ps(x[t][b].s), acc[t]);
+            }
+        }
+    }
+    for t in 0..GROUP {
+        store(&mut results[t], acc[t]);
+    }
+}
+
+/// `sums` and the products of 32 elements of eight rows with those of a token.
+#[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512vnni")]
+#[inline]
+fn all_32(q: &[__m256i; 8], x: &[i8; 32], sums: __m256i) -> __m256i {
+    let mut sums = sums;
+    for (q, x) in q.iter().zip(x.as_chunks::<4>().0) {
+        sums = dot(sums, *q, splat_4(x));
+    }
+    sums
 }
 
 /// Adds the products of a panel with four tokens to `results`.

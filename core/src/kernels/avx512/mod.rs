@@ -7,6 +7,7 @@ mod block32;
 mod dot;
 
 use super::avx2::block32::BLOCKS;
+use super::avx2::four32::Operands;
 use super::avx2::inner::Inner;
 use super::avx2::panel::{GROUP, PANEL, Panel};
 use super::avx2::unpack256::{IQ4_XS, Q5_K, Q6_K};
@@ -14,8 +15,6 @@ use crate::ops::isa::Avx512;
 use crate::ops::{BlockQ32, BlockQ256};
 
 impl Inner for Avx512 {
-    const STRAIGHT: bool = false;
-
     #[inline]
     fn sign(_: bool) -> u8 {
         128
@@ -41,6 +40,17 @@ impl Inner for Avx512 {
     ) -> [f32; PANEL] {
         // SAFETY: `self`: the CPU has the features.
         unsafe { block256::one::<TY, L>(rows, x, fine) }
+    }
+
+    #[inline]
+    fn four32<const TY: u8, const L: usize>(
+        self,
+        fine: bool,
+        operands: Operands<'_>,
+        results: &mut [[f32; PANEL]; GROUP],
+    ) {
+        // SAFETY: `self`: the CPU has the features.
+        unsafe { block32::four::<TY, L>(fine, operands, results) }
     }
 
     #[inline]
