@@ -33,7 +33,8 @@ pub(crate) trait Inner: Copy + Into<Avx2> {
         fine: bool,
     ) -> [f32; PANEL];
 
-    /// Adds to `results` the products of eight rows of blocks of 32 with four tokens, straight from the blocks.
+    /// Adds to `results` the products of eight rows of blocks of 32 with four tokens, straight from the
+    /// blocks.
     fn four32<const TY: u8, const L: usize>(
         self,
         fine: bool,
