@@ -176,16 +176,11 @@ pub const KERNELS: &[Kernel] = &[
     unpack(labels::UNPACK_Q8_0, "<Panel>::unpack::<Q8_0>", Q8_0, 32),
     unpack(labels::UNPACK_Q4_K, "<Panel>::unpack::<Q4K>", Q4_K, 256),
     unpack("unpack Q6_K", "<Panel>::unpack::<Q6K>", Q4_K, 256),
-    least(GEMV, gemv(labels::GEMV_Q4_0, "block32::few::<Q4_0, DotProd, false>", Q4_0, 1, (8, BLOCK_Q4_0))),
-    gemv(labels::GEMV_Q4_0_FINE, "block32::few::<Q4_0, DotProd, true>", Q4_0, 2, (8, BLOCK_Q4_0)),
-    // It takes four rows after four: two loops, so that the whole call is looked at.
-    Kernel {
-        cut: Cut::Call,
-        dots: ANY,
-        ..gemv("GEMV Q5_0", "block32::few::<Q5_0, DotProd, false>", Q5_0, 1, (8, BLOCK_Q5_0))
-    },
-    least(GEMV, gemv(labels::GEMV_Q8_0, "block32::few::<Q8_0, DotProd, false>", Q8_0, 1, (8, BLOCK_Q8_0))),
-    gemv(labels::GEMV_Q8_0_FINE, "block32::few::<Q8_0, DotProd, true>", Q8_0, 2, (8, BLOCK_Q8_0)),
+    least(GEMV, gemv(labels::GEMV_Q4_0, "few32::few::<Q4_0, DotProd, false>", Q4_0, 1, (8, BLOCK_Q4_0))),
+    gemv(labels::GEMV_Q4_0_FINE, "few32::few::<Q4_0, DotProd, true>", Q4_0, 2, (8, BLOCK_Q4_0)),
+    gemv("GEMV Q5_0", "few32::few::<Q5_0, DotProd, false>", Q5_0, 1, (8, BLOCK_Q5_0)),
+    least(GEMV, gemv(labels::GEMV_Q8_0, "few32::few::<Q8_0, DotProd, false>", Q8_0, 1, (8, BLOCK_Q8_0))),
+    gemv(labels::GEMV_Q8_0_FINE, "few32::few::<Q8_0, DotProd, true>", Q8_0, 2, (8, BLOCK_Q8_0)),
     least(GEMV, gemv(labels::GEMV_Q4_K, "few256::few::<Q4K, DotProd, false>", Q4_K, 1, (4, BLOCK_Q4_K))),
     gemv(labels::GEMV_Q4_K_FINE, "few256::few::<Q4K, DotProd, true>", Q4_K, 2, (4, BLOCK_Q4_K)),
     gemv("GEMV Q6_K", "few256::few::<Q6K, DotProd, false>", Q4_K, 1, (4, BLOCK_Q6_K)),

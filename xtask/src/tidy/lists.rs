@@ -10,6 +10,7 @@ pub const UNSAFE_ALLOWED: &[&str] = &[
     "core/src/kernels/avx512/mod.rs",
     "core/src/kernels/neon/dot.rs",
     "core/src/kernels/neon/vec.rs",
+    "core/src/kernels/neon/walk.rs",
     "core/src/ops/isa.rs",
     "core/src/par.rs",
     "shell/src/cpus.rs",

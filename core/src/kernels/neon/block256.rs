@@ -2,7 +2,7 @@
 
 use super::dot::Dot;
 use super::few256::few;
-use super::panel::{Columns, PANELS, ROWS, cover};
+use super::panel::{Columns, PANELS, ROWS, cover, eight};
 use super::panel256::{Panel, Spare, TOKENS, add_block};
 use super::unpack256::Registers256;
 use crate::ops::{BlockQ256, Input, Precision};
@@ -52,7 +52,7 @@ fn drive<D: Dot>(d: D, ty: &Type<D>, w: &Matrix<'_>, input: &Input<'_>, out: &mu
     cover(
         out,
         &|rows, token| {
-            let (rows, x) = (rows.map(row), &input.q256[token * blocks..][..blocks]);
+            let (rows, x) = (eight(rows).map(row), &input.q256[token * blocks..][..blocks]);
             if let Some(few) = ty.few {
                 return few(d, rows, x);
             }

@@ -1,7 +1,8 @@
 //! Matrix products of weight types with blocks of 32. Must not know how a type packs them.
 
 use super::dot::Dot;
-use super::panel::{Columns, PANELS, ROWS, STEP, cover, interleave, sum_each};
+use super::few32::Few;
+use super::panel::{Columns, PANELS, ROWS, STEP, cover, eight, interleave};
 use super::unpack32::Registers32;
 use super::vec::*;
 use crate::ops::{BlockQ32, Input, Precision};
@@ -12,14 +13,12 @@ use core::array;
 /// Tokens of the inner kernel: with two registers of rows they fill 16 of the 32 registers.
 const TOKENS: usize = STEP;
 
-/// See [`few`].
-type Few<D> = fn(D, [&[u8]; ROWS], &[BlockQ32]) -> [f32; ROWS];
 /// See [`add_block`].
 type Add<D> = fn(D, &Panel, &[&BlockQ32], &mut [[f32; ROWS]]);
 
 /// A weight type as the driver sees it: functions, so that only they exist once a type.
 struct Type<D> {
-    /// Eight rows times one token straight from the blocks; else they are unpacked for it.
+    /// For one token and all rows of a panel straight from the blocks; else they are unpacked for it.
     few: Option<Few<D>>,
     /// Unpacks block `b` of the rows.
     unpack: fn(&mut Panel, &[&[u8]; ROWS], usize),
@@ -30,13 +29,13 @@ struct Type<D> {
 /// `out[token][row] = w[row] . x[token]` for the rectangle of `out`.
 pub(super) fn matmul<B: Registers32, D: Dot>(
     d: D,
+    few: Option<[Few<D>; 2]>,
     w: &Matrix<'_>,
     input: &Input<'_>,
     out: &mut Tile<'_, f32>,
 ) {
     let fine = input.precision == Precision::Fine;
-    let few: Few<D> = if fine { few::<B, D, true> } else { few::<B, D, false> };
-    let few = (B::OFTEN && D::FAST).then_some(few);
+    let few = few.map(|few| few[usize::from(fine)]);
     let add: [Add<D>; 2] = match fine {
         true => [add_block::<D, 1, true>, add_block::<D, TOKENS, true>],
         false => [add_block::<D, 1, false>, add_block::<D, TOKENS, false>],
@@ -52,10 +51,11 @@ fn drive<D: Dot>(d: D, ty: &Type<D>, w: &Matrix<'_>, input: &Input<'_>, out: &mu
     cover(
         out,
         &|rows, token| {
-            let (rows, x) = (rows.map(row), &input.q32[token * blocks..][..blocks]);
-            if let Some(few) = ty.few {
-                return few(d, rows, x);
+            let x = &input.q32[token * blocks..][..blocks];
+            if let (Some(few), ROWS) = (ty.few, rows.len()) {
+                return few(d, &data[rows.start * bytes..], bytes, x);
             }
+            let rows = eight(rows).map(row);
             let (mut panel, mut acc) = (Panel::new(), [[0.0; ROWS]]);
             for (b, x) in x.iter().enumerate() {
                 (ty.unpack)(&mut panel, &rows, b);
@@ -78,126 +78,6 @@ fn drive<D: Dot>(d: D, ty: &Type<D>, w: &Matrix<'_>, input: &Input<'_>, out: &mu
             }
         },
     );
-}
-
-/// Eight rows times one token.
-fn few<B: Registers32, D: Dot, const FINE: bool>(d: D, w: [&[u8]; ROWS], x: &[BlockQ32]) -> [f32; ROWS] {
-    let fours = w.as_chunks::<4>().0;
-    let acc = match B::LIGHT {
-        true => quads::<B, D, FINE, 2>(d, [&fours[0], &fours[1]], x),
-        // There are not registers enough for all.
-        false => array::from_fn(|i| quads::<B, D, FINE, 1>(d, [&fours[i]], x)[0]),
-    };
-    let mut out = [0.0; ROWS];
-    out.as_chunks_mut().0.iter_mut().zip(acc).for_each(|(out, acc)| store_f32(out, acc));
-    out
-}
-
-/// `Q` times four rows times one token.
-///
-/// Integer sums run on from block to block, and a block's is the difference to the one before:
-/// exact modulo 2^32, and cheaper than a fresh start for every row.
-#[inline(always)]
-fn quads<B: Registers32, D: Dot, const FINE: bool, const Q: usize>(
-    d: D,
-    w: [&[&[u8]; 4]; Q],
-    x: &[BlockQ32],
-) -> [float32x4_t; Q] {
-    let w = w.map(|four| four.map(|row| &B::blocks(row)[..x.len()]));
-    let zero = vdupq_n_s32(0);
-    let mut surplus = [zero; 2];
-    let mut quads = [Quad { sums: [[zero; 4]; 2], before: zero, acc: vdupq_n_f32(0.0) }; Q];
-    for (b, x) in x.iter().enumerate() {
-        let (lo, hi) = (halves(&x.lo), halves(&x.hi));
-        let mut more = zero;
-        if B::OFFSET != 0 {
-            // What takes the surplus of the type's quants off: the same for every row.
-            let offset = [vdupq_n_s8(-B::OFFSET); 2];
-            surplus[0] = two(d, surplus[0], offset, lo);
-            more = sum_each([surplus[0]; 4]);
-            if FINE {
-                surplus[1] = two(d, surplus[1], offset, hi);
-                more = vaddq_s32(more, vshlq_n_s32::<7>(sum_each([surplus[1]; 4])));
-            }
-        }
-        // By hand: as a loop it would keep the sums in memory.
-        quads[0].add::<B, D, FINE>(d, array::from_fn(|r| &w[0][r][b]), x, [lo, hi], more);
-        if let Some(quad) = quads.get_mut(1) {
-            quad.add::<B, D, FINE>(d, array::from_fn(|r| &w[Q - 1][r][b]), x, [lo, hi], more);
-        }
-    }
-    quads.map(|quad| quad.acc)
-}
-
-/// Four rows on their way through the blocks.
-#[derive(Clone, Copy)]
-struct Quad {
-    /// Per plane and row four integers whose sum runs on.
-    sums: [[int32x4_t; 4]; 2],
-    /// The rows' sums before the present block.
-    before: int32x4_t,
-    acc: float32x4_t,
-}
-
-impl Quad {
-    /// Adds the products of a block of row `R`.
-    #[inline(always)]
-    fn row<B: Registers32, D: Dot, const FINE: bool, const R: usize>(
-        &mut self,
-        d: D,
-        w: [&B::Raw; 4],
-        planes: [[int8x16_t; 2]; 2],
-    ) {
-        let q = B::quants(w[R]);
-        self.sums[0][R] = two(d, self.sums[0][R], q, planes[0]);
-        if FINE {
-            self.sums[1][R] = two(d, self.sums[1][R], q, planes[1]);
-        }
-    }
-
-    /// Adds a block of each row; `more` runs on too and is part of every row's sum.
-    #[inline(always)]
-    fn add<B: Registers32, D: Dot, const FINE: bool>(
-        &mut self,
-        d: D,
-        w: [&B::Raw; 4],
-        x: &BlockQ32,
-        planes: [[int8x16_t; 2]; 2],
-        more: int32x4_t,
-    ) {
-        // One by one: as a loop it would keep the sums in memory.
-        self.row::<B, D, FINE, 0>(d, w, planes);
-        self.row::<B, D, FINE, 1>(d, w, planes);
-        self.row::<B, D, FINE, 2>(d, w, planes);
-        self.row::<B, D, FINE, 3>(d, w, planes);
-        let mut now = sum_each(self.sums[0]);
-        if FINE {
-            now = vaddq_s32(now, vshlq_n_s32::<7>(sum_each(self.sums[1])));
-        }
-        if B::OFFSET != 0 {
-            now = vaddq_s32(now, more);
-        }
-        let sum = vcvtq_f32_s32(vsubq_s32(now, self.before));
-        self.before = now;
-        let scales = w.map(B::scales);
-        let dw = widen_f16(scales.map(|s| s[0]));
-        self.acc = vfmaq_f32(self.acc, vmulq_f32(dw, vdupq_n_f32(x.d)), sum);
-        if B::HAS_MIN {
-            self.acc = vfmaq_f32(self.acc, widen_f16(scales.map(|s| s[1])), vdupq_n_f32(x.s));
-        }
-    }
-}
-
-/// The registers of a plane.
-#[inline(always)]
-fn halves(plane: &[i8; 32]) -> [int8x16_t; 2] {
-    // A plane has exactly two.
-    array::from_fn(|h| load_i8(&plane.as_chunks().0[h]))
-}
-
-#[inline(always)]
-fn two<D: Dot>(d: D, start: int32x4_t, q: [int8x16_t; 2], x: [int8x16_t; 2]) -> int32x4_t {
-    d.dot(d.dot(start, q[0], x[0]), q[1], x[1])
 }
 
 /// A block of each of eight rows.

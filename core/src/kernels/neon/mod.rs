@@ -10,6 +10,7 @@ mod block32;
 mod dot;
 pub(crate) mod elementwise;
 mod few256;
+mod few32;
 mod float;
 mod panel;
 mod panel256;
@@ -18,6 +19,7 @@ mod softmax;
 mod unpack256;
 mod unpack32;
 mod vec;
+mod walk;
 
 use self::dot::Dot;
 use crate::kernels::scalar::float::{Bf16, F16, F32};
@@ -37,12 +39,12 @@ pub(crate) fn matmul<D: Dot>(d: D, w: &Matrix<'_>, input: &Input<'_>, out: &mut 
         WeightType::F32 => float::matmul::<F32>(w, input, out),
         WeightType::F16 => float::matmul::<F16>(w, input, out),
         WeightType::Bf16 => float::matmul::<Bf16>(w, input, out),
-        WeightType::Q4_0 => block32::matmul::<q::Q4_0, D>(d, w, input, out),
-        WeightType::Q4_1 => block32::matmul::<q::Q4_1, D>(d, w, input, out),
-        WeightType::Q5_0 => block32::matmul::<q::Q5_0, D>(d, w, input, out),
-        WeightType::Q5_1 => block32::matmul::<q::Q5_1, D>(d, w, input, out),
-        WeightType::Q8_0 => block32::matmul::<q::Q8_0, D>(d, w, input, out),
-        WeightType::Iq4Nl => block32::matmul::<q::Iq4Nl, D>(d, w, input, out),
+        WeightType::Q4_0 => block32::matmul::<q::Q4_0, D>(d, few32::kernels::<q::Q4_0, D>(), w, input, out),
+        WeightType::Q4_1 => block32::matmul::<q::Q4_1, D>(d, None, w, input, out),
+        WeightType::Q5_0 => block32::matmul::<q::Q5_0, D>(d, few32::kernels::<q::Q5_0, D>(), w, input, out),
+        WeightType::Q5_1 => block32::matmul::<q::Q5_1, D>(d, None, w, input, out),
+        WeightType::Q8_0 => block32::matmul::<q::Q8_0, D>(d, few32::kernels::<q::Q8_0, D>(), w, input, out),
+        WeightType::Iq4Nl => block32::matmul::<q::Iq4Nl, D>(d, None, w, input, out),
         WeightType::Q2K => block256::matmul::<k::Q2K, D>(d, w, input, out),
         WeightType::Q3K => block256::matmul::<k::Q3K, D>(d, w, input, out),
         WeightType::Q4K => block256::matmul::<k::Q4K, D>(d, w, input, out),

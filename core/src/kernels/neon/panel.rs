@@ -21,16 +21,16 @@ const MANY: usize = 4;
 pub(super) type Acc = [[f32; ROWS]; TOKENS];
 
 /// See [`cover`]. Called once for many blocks, and 3,000 bytes of code would be there once for each kernel.
-type One<'f> = &'f dyn Fn([usize; ROWS], usize) -> [f32; ROWS];
+type One<'f> = &'f dyn Fn(Range<usize>, usize) -> [f32; ROWS];
 /// See [`cover`].
 type Many<'f> = &'f dyn Fn(&[[usize; ROWS]], Range<usize>, &mut [&mut [[f32; ROWS]]; PANELS]);
 
 /// Fills `out` (rows are tokens, columns weight rows).
 ///
-/// `one(rows, token)` gives the outputs of eight rows for one token. `many(panels, tokens, acc)` adds to
-/// `acc[p][i]` the outputs of the rows `panels[p]` for the i-th of the tokens, and anything to the rest of
-/// `acc`, which goes up to the next multiple of [`STEP`]. At the edges the last row is repeated and the
-/// surplus dropped: what an output is does not depend on its neighbours.
+/// `one(rows, token)` gives the outputs of the rows, at most eight, for one token, and anything past them.
+/// `many(panels, tokens, acc)` adds to `acc[p][i]` the outputs of the rows `panels[p]` for the i-th of the
+/// tokens, and anything to the rest of `acc`, which goes up to the next multiple of [`STEP`]. At the edges
+/// the last row is repeated and the surplus dropped: what an output is does not depend on its neighbours.
 pub(super) fn cover(out: &mut Tile<'_, f32>, one: One<'_>, many: Many<'_>) {
     let (rows, tokens) = (out.cols(), out.rows());
     let put = |out: &mut Tile<'_, f32>, token: usize, row: usize, values: &[f32; ROWS]| {
@@ -44,16 +44,15 @@ pub(super) fn cover(out: &mut Tile<'_, f32>, one: One<'_>, many: Many<'_>) {
         let n = TOKENS.min(tokens.end - first);
         if n < MANY {
             for row in rows.clone().step_by(ROWS) {
-                let these = array::from_fn(|i| (row + i).min(rows.end - 1));
+                let end = rows.end.min(row + ROWS);
                 for token in first..first + n {
-                    put(out, token, row, &one(these, token));
+                    put(out, token, row, &one(row..end, token));
                 }
             }
             continue;
         }
         for row in rows.clone().step_by(PANELS * ROWS) {
-            let panels: [[usize; ROWS]; PANELS] =
-                array::from_fn(|p| array::from_fn(|i| (row + p * ROWS + i).min(rows.end - 1)));
+            let panels: [[usize; ROWS]; PANELS] = array::from_fn(|p| eight(row + p * ROWS..rows.end));
             let used = (rows.end - row).div_ceil(ROWS).min(PANELS);
             let mut acc: [Acc; PANELS] = [[[0.0; ROWS]; TOKENS]; PANELS];
             let padded = n.next_multiple_of(STEP);
@@ -65,6 +64,11 @@ pub(super) fn cover(out: &mut Tile<'_, f32>, one: One<'_>, many: Many<'_>) {
             }
         }
     }
+}
+
+/// The first eight of the rows, of which there is at least one; past the last one, it again.
+pub(super) fn eight(rows: Range<usize>) -> [usize; ROWS] {
+    array::from_fn(|i| (rows.start + i).min(rows.end - 1))
 }
 
 /// The first values, where the tile ends. Apart: in one piece with the usual case it would make that a

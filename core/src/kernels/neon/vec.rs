@@ -3,7 +3,7 @@
 #![allow(unsafe_code)]
 
 pub(super) use core::arch::aarch64::{
-    float32x4_t, int8x16_t, int16x4_t, int16x8_t, int32x4_t, uint8x16_t, uint16x8_t, uint32x4_t,
+    float32x4_t, int8x16_t, int16x4_t, int16x8_t, int32x4_t, uint8x16_t, uint16x4_t, uint16x8_t, uint32x4_t,
 };
 use core::arch::{aarch64 as arm, asm};
 
@@ -37,6 +37,7 @@ registers! {
     vreinterpretq_u8_u16(v: uint16x8_t) -> uint8x16_t;
     vreinterpretq_u8_u32(v: uint32x4_t) -> uint8x16_t;
     vreinterpretq_u32_u64(v: arm::uint64x2_t) -> uint32x4_t;
+    vreinterpretq_u32_u16(v: uint16x8_t) -> uint32x4_t;
     vreinterpretq_u16_u32(v: uint32x4_t) -> uint16x8_t;
     vreinterpretq_s8_s32(v: int32x4_t) -> int8x16_t;
     vreinterpretq_s32_s8(v: int8x16_t) -> int32x4_t;
@@ -56,7 +57,7 @@ registers! {
     vtstq_u8(a: uint8x16_t, b: uint8x16_t) -> uint8x16_t;
     vshrq_n_u8<N>(a: uint8x16_t) -> uint8x16_t;
     vshlq_n_u8<N>(a: uint8x16_t) -> uint8x16_t;
-    vsliq_n_u8<N>(a: uint8x16_t, b: uint8x16_t) -> uint8x16_t;
+    vsriq_n_u8<N>(a: uint8x16_t, b: uint8x16_t) -> uint8x16_t;
     vqtbl1q_u8(table: uint8x16_t, index: uint8x16_t) -> uint8x16_t;
     vqtbl1q_s8(table: int8x16_t, index: uint8x16_t) -> int8x16_t;
     vsubq_s8(a: int8x16_t, b: int8x16_t) -> int8x16_t;
@@ -72,12 +73,15 @@ registers! {
     vtrn1q_f32(a: float32x4_t, b: float32x4_t) -> float32x4_t;
     vtrn2q_f32(a: float32x4_t, b: float32x4_t) -> float32x4_t;
     vextq_f32<N>(a: float32x4_t, b: float32x4_t) -> float32x4_t;
+    vzip1q_u16(a: uint16x8_t, b: uint16x8_t) -> uint16x8_t;
+    vzip1q_u32(a: uint32x4_t, b: uint32x4_t) -> uint32x4_t;
     vzip1q_s8(a: int8x16_t, b: int8x16_t) -> int8x16_t;
     vuzp1q_u8(a: uint8x16_t, b: uint8x16_t) -> uint8x16_t;
     vuzp1q_u16(a: uint16x8_t, b: uint16x8_t) -> uint16x8_t;
 
     vget_low_s8(a: int8x16_t) -> arm::int8x8_t;
     vget_low_u8(a: uint8x16_t) -> arm::uint8x8_t;
+    vget_low_u16(a: uint16x8_t) -> uint16x4_t;
     vget_low_s16(a: int16x8_t) -> int16x4_t;
     vcombine_s8(a: arm::int8x8_t, b: arm::int8x8_t) -> int8x16_t;
     vcombine_s16(a: int16x4_t, b: int16x4_t) -> int16x8_t;
@@ -218,7 +222,7 @@ pub(super) fn widen_f16(bits: [u16; 4]) -> float32x4_t {
 
 /// The conversion of f16 bits; its intrinsic is younger than the oldest compiler we support.
 #[inline(always)]
-fn fcvtl(bits: arm::uint16x4_t) -> float32x4_t {
+pub(super) fn fcvtl(bits: uint16x4_t) -> float32x4_t {
     let wide: float32x4_t;
     // SAFETY: works on registers only; NEON as above.
     unsafe {
@@ -263,6 +267,32 @@ pub(super) fn opaque<T>(r: &T) -> &T {
     }
 }
 
+/// The same value, but the compiler cannot know: it would make two instructions of a product with it.
+#[inline(always)]
+pub(super) fn opaque_s32(mut v: int32x4_t) -> int32x4_t {
+    // SAFETY: does nothing.
+    unsafe {
+        asm!("/* {0:v} */", inout(vreg) v, options(pure, nomem, nostack, preserves_flags));
+    }
+    v
+}
+
+/// `into` with the bits of `v` where `mask` has ones. The intrinsic can become several instructions.
+#[inline(always)]
+pub(super) fn insert(mut into: uint8x16_t, v: uint8x16_t, mask: uint8x16_t) -> uint8x16_t {
+    // SAFETY: works on registers only; NEON as above.
+    unsafe {
+        asm!(
+            "bit {into:v}.16b, {v:v}.16b, {mask:v}.16b",
+            into = inout(vreg) into,
+            v = in(vreg) v,
+            mask = in(vreg) mask,
+            options(pure, nomem, nostack, preserves_flags),
+        );
+    }
+    into
+}
+
 /// 16 bytes in two halves.
 #[inline(always)]
 pub(super) fn bytes(low: u64, high: u64) -> uint8x16_t {
@@ -270,7 +300,7 @@ pub(super) fn bytes(low: u64, high: u64) -> uint8x16_t {
 }
 
 #[inline(always)]
-fn bf16(halves: arm::uint16x4_t) -> uint32x4_t {
+fn bf16(halves: uint16x4_t) -> uint32x4_t {
     vshll_n_u16::<16>(halves)
 }
 
@@ -278,6 +308,6 @@ registers! {
     vreinterpretq_u32_u8(v: uint8x16_t) -> uint32x4_t;
     vcreate_u8(v: u64) -> arm::uint8x8_t;
     vcombine_u8(a: arm::uint8x8_t, b: arm::uint8x8_t) -> uint8x16_t;
-    vcreate_u16(v: u64) -> arm::uint16x4_t;
-    vshll_n_u16<N>(v: arm::uint16x4_t) -> uint32x4_t;
+    vcreate_u16(v: u64) -> uint16x4_t;
+    vshll_n_u16<N>(v: uint16x4_t) -> uint32x4_t;
 }
