@@ -1,7 +1,8 @@
 //! Matrix products of weight types with blocks of 256. Must not know how a type packs them.
 
 use super::dot::Dot;
-use super::few256::few;
+use super::few256::{Few, few_narrow, few_wide};
+use super::often256::Often256;
 use super::panel::{Columns, PANELS, ROWS, cover, eight};
 use super::panel256::{Panel, Spare, TOKENS, add_block};
 use super::unpack256::Registers256;
@@ -10,8 +11,6 @@ use crate::par::Tile;
 use crate::weights::Matrix;
 use core::array;
 
-/// See [`few`].
-type Few<D> = fn(D, [&[u8]; ROWS], &[BlockQ256]) -> [f32; ROWS];
 /// See [`add_block`].
 type Add<D> = fn(D, &Panel, &[&BlockQ256], &mut [[f32; ROWS]], &mut Spare);
 
@@ -32,15 +31,41 @@ pub(super) fn matmul<B: Registers256, D: Dot>(
     input: &Input<'_>,
     out: &mut Tile<'_, f32>,
 ) {
+    drive(d, &of::<B, D>(None), w, input, out);
+}
+
+/// The same where sub-blocks have 32 weights, with code of its own for single tokens.
+pub(super) fn matmul_wide<B: Often256<Raw = [u8; L]>, D: Dot, const L: usize>(
+    d: D,
+    w: &Matrix<'_>,
+    input: &Input<'_>,
+    out: &mut Tile<'_, f32>,
+) {
+    let fine = input.precision == Precision::Fine;
+    let few: Few<D> = if fine { few_wide::<B, D, L, true> } else { few_wide::<B, D, L, false> };
+    drive(d, &of::<B, D>(D::FAST.then_some(few)), w, input, out);
+}
+
+/// The same where they have 16.
+pub(super) fn matmul_narrow<B: Often256, D: Dot>(
+    d: D,
+    w: &Matrix<'_>,
+    input: &Input<'_>,
+    out: &mut Tile<'_, f32>,
+) {
+    let fine = input.precision == Precision::Fine;
+    let few: Few<D> = if fine { few_narrow::<B, D, true> } else { few_narrow::<B, D, false> };
+    drive(d, &of::<B, D>(D::FAST.then_some(few)), w, input, out);
+}
+
+/// The functions of a type.
+fn of<B: Registers256, D: Dot>(few: Option<Few<D>>) -> Type<D> {
     let add: [Add<D>; 2] = match (B::SUBS, B::NARROW) {
         (16, _) => [add_block::<D, 1, 16, true>, add_block::<D, TOKENS, 16, true>],
         (_, true) => [add_block::<D, 1, 8, true>, add_block::<D, TOKENS, 8, true>],
         (_, false) => [add_block::<D, 1, 8, false>, add_block::<D, TOKENS, 8, false>],
     };
-    let fine = input.precision == Precision::Fine;
-    let few: Few<D> = if fine { few::<B, D, true> } else { few::<B, D, false> };
-    let few = (B::OFTEN && D::FAST).then_some(few);
-    drive(d, &Type { few, unpack: Panel::unpack::<B>, add }, w, input, out);
+    Type { few, unpack: Panel::unpack::<B>, add }
 }
 
 #[inline(never)]

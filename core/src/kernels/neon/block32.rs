@@ -122,7 +122,7 @@ impl Panel {
 pub(super) const FLOAT: f32 = 12_582_912.0;
 
 /// Where sums start.
-static ZERO: [i32; 8] = [0; 8];
+pub(super) static ZERO: [i32; 8] = [0; 8];
 static FLOATS: [i32; 8] = [FLOAT.to_bits() as i32; 8];
 
 /// Adds a block of eight rows times that of all tokens, `T` at a time.

@@ -12,6 +12,7 @@ pub(crate) mod elementwise;
 mod few256;
 mod few32;
 mod float;
+mod often256;
 mod panel;
 mod panel256;
 mod quantize;
@@ -47,9 +48,9 @@ pub(crate) fn matmul<D: Dot>(d: D, w: &Matrix<'_>, input: &Input<'_>, out: &mut 
         WeightType::Iq4Nl => block32::matmul::<q::Iq4Nl, D>(d, None, w, input, out),
         WeightType::Q2K => block256::matmul::<k::Q2K, D>(d, w, input, out),
         WeightType::Q3K => block256::matmul::<k::Q3K, D>(d, w, input, out),
-        WeightType::Q4K => block256::matmul::<k::Q4K, D>(d, w, input, out),
-        WeightType::Q5K => block256::matmul::<k::Q5K, D>(d, w, input, out),
-        WeightType::Q6K => block256::matmul::<k::Q6K, D>(d, w, input, out),
+        WeightType::Q4K => block256::matmul_wide::<k::Q4K, D, _>(d, w, input, out),
+        WeightType::Q5K => block256::matmul_wide::<k::Q5K, D, _>(d, w, input, out),
+        WeightType::Q6K => block256::matmul_narrow::<k::Q6K, D>(d, w, input, out),
         WeightType::Iq4Xs => block256::matmul::<k::Iq4Xs, D>(d, w, input, out),
     }
 }

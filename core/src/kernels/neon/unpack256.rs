@@ -15,8 +15,6 @@ pub(super) trait Registers256: Block256 {
     const NARROW: bool;
     /// What [`Registers256::half`] has too much: taking it off a sum can be cheaper than off each.
     const OFFSET: i8;
-    /// Whether models often are of this type: it gets code of its own for single tokens.
-    const OFTEN: bool = false;
 
     /// The integer weights of half `h` (0 or 1) plus [`Registers256::OFFSET`].
     fn half(raw: &Self::Raw, h: usize) -> [int8x16_t; 8];
@@ -35,7 +33,7 @@ pub(super) trait Registers256: Block256 {
 
 /// 16 bytes of a block.
 #[inline(always)]
-fn at<const L: usize>(raw: &[u8; L], from: usize) -> uint8x16_t {
+pub(super) fn at<const L: usize>(raw: &[u8; L], from: usize) -> uint8x16_t {
     match raw[from..].first_chunk() {
         Some(bytes) => load_u8(bytes),
         None => unreachable!(), // every caller's offsets lie in the block
@@ -160,7 +158,6 @@ impl Registers256 for Q4K {
     const SUBS: usize = 8;
     const NARROW: bool = true;
     const OFFSET: i8 = 0;
-    const OFTEN: bool = true;
 
     #[inline(always)]
     fn half(raw: &Self::Raw, h: usize) -> [int8x16_t; 8] {
@@ -193,7 +190,6 @@ impl Registers256 for Q5K {
     const SUBS: usize = 16;
     const NARROW: bool = true;
     const OFFSET: i8 = 0;
-    const OFTEN: bool = true;
 
     #[inline(always)]
     fn half(raw: &Self::Raw, h: usize) -> [int8x16_t; 8] {
@@ -241,7 +237,6 @@ impl Registers256 for Q6K {
     const SUBS: usize = 16;
     const NARROW: bool = true;
     const OFFSET: i8 = 32;
-    const OFTEN: bool = true;
 
     #[inline(always)]
     fn half(raw: &Self::Raw, h: usize) -> [int8x16_t; 8] {

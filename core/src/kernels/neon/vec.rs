@@ -34,12 +34,15 @@ registers! {
     vdupq_laneq_u32<L>(v: uint32x4_t) -> uint32x4_t;
 
     vreinterpretq_s8_u8(v: uint8x16_t) -> int8x16_t;
+    vreinterpretq_u8_s8(v: int8x16_t) -> uint8x16_t;
+    vreinterpretq_u8_s16(v: int16x8_t) -> uint8x16_t;
     vreinterpretq_u8_u16(v: uint16x8_t) -> uint8x16_t;
     vreinterpretq_u8_u32(v: uint32x4_t) -> uint8x16_t;
     vreinterpretq_u32_u64(v: arm::uint64x2_t) -> uint32x4_t;
     vreinterpretq_u32_u16(v: uint16x8_t) -> uint32x4_t;
     vreinterpretq_u16_u32(v: uint32x4_t) -> uint16x8_t;
     vreinterpretq_s8_s32(v: int32x4_t) -> int8x16_t;
+    vreinterpretq_s32_u32(v: uint32x4_t) -> int32x4_t;
     vreinterpretq_s32_s8(v: int8x16_t) -> int32x4_t;
     vreinterpretq_s32_f32(v: float32x4_t) -> int32x4_t;
     vreinterpretq_u32_f32(v: float32x4_t) -> uint32x4_t;
@@ -57,7 +60,9 @@ registers! {
     vtstq_u8(a: uint8x16_t, b: uint8x16_t) -> uint8x16_t;
     vshrq_n_u8<N>(a: uint8x16_t) -> uint8x16_t;
     vshlq_n_u8<N>(a: uint8x16_t) -> uint8x16_t;
+    vsliq_n_u8<N>(a: uint8x16_t, b: uint8x16_t) -> uint8x16_t;
     vsriq_n_u8<N>(a: uint8x16_t, b: uint8x16_t) -> uint8x16_t;
+    vbslq_u8(mask: uint8x16_t, yes: uint8x16_t, no: uint8x16_t) -> uint8x16_t;
     vqtbl1q_u8(table: uint8x16_t, index: uint8x16_t) -> uint8x16_t;
     vqtbl1q_s8(table: int8x16_t, index: uint8x16_t) -> int8x16_t;
     vsubq_s8(a: int8x16_t, b: int8x16_t) -> int8x16_t;
@@ -77,6 +82,7 @@ registers! {
     vzip1q_u32(a: uint32x4_t, b: uint32x4_t) -> uint32x4_t;
     vzip1q_s8(a: int8x16_t, b: int8x16_t) -> int8x16_t;
     vuzp1q_u8(a: uint8x16_t, b: uint8x16_t) -> uint8x16_t;
+    vuzp2q_u8(a: uint8x16_t, b: uint8x16_t) -> uint8x16_t;
     vuzp1q_u16(a: uint16x8_t, b: uint16x8_t) -> uint16x8_t;
 
     vget_low_s8(a: int8x16_t) -> arm::int8x8_t;
@@ -99,6 +105,7 @@ registers! {
     vpadalq_u16(acc: uint32x4_t, a: uint16x8_t) -> uint32x4_t;
     vaddlvq_u8(a: uint8x16_t) -> u16;
     vpadalq_s16(acc: int32x4_t, a: int16x8_t) -> int32x4_t;
+    vmull_s16(a: int16x4_t, b: int16x4_t) -> int32x4_t;
     vmlal_s16(acc: int32x4_t, a: int16x4_t, b: int16x4_t) -> int32x4_t;
     vmlal_high_s16(acc: int32x4_t, a: int16x8_t, b: int16x8_t) -> int32x4_t;
     vmlal_laneq_s16<L>(acc: int32x4_t, a: int16x4_t, b: int16x8_t) -> int32x4_t;
@@ -118,7 +125,6 @@ registers! {
     vpaddq_s32(a: int32x4_t, b: int32x4_t) -> int32x4_t;
     vaddvq_s32(a: int32x4_t) -> i32;
     vmlaq_laneq_s32<L>(acc: int32x4_t, a: int32x4_t, b: int32x4_t) -> int32x4_t;
-    vmlsq_s32(acc: int32x4_t, a: int32x4_t, b: int32x4_t) -> int32x4_t;
     vmlaq_s32(acc: int32x4_t, a: int32x4_t, b: int32x4_t) -> int32x4_t;
     vshlq_n_s32<N>(a: int32x4_t) -> int32x4_t;
     vshrq_n_s32<N>(a: int32x4_t) -> int32x4_t;
@@ -220,6 +226,13 @@ pub(super) fn widen_f16(bits: [u16; 4]) -> float32x4_t {
     fcvtl(unsafe { arm::vld1_u16(bits.as_ptr()) })
 }
 
+/// Four pairs of f16, widened exactly: the first of each, the second of each.
+#[inline(always)]
+pub(super) fn widen_f16_pairs(pairs: uint8x16_t) -> [float32x4_t; 2] {
+    let pairs = vreinterpretq_u32_u8(pairs);
+    [fcvtl(vmovn_u32(pairs)), fcvtl(vshrn_n_u32::<16>(pairs))]
+}
+
 /// The conversion of f16 bits; its intrinsic is younger than the oldest compiler we support.
 #[inline(always)]
 pub(super) fn fcvtl(bits: uint16x4_t) -> float32x4_t {
@@ -267,13 +280,21 @@ pub(super) fn opaque<T>(r: &T) -> &T {
     }
 }
 
-/// The same value, but the compiler cannot know: it would make two instructions of a product with it.
+/// The same value, but the compiler cannot know: what made it is not mixed with what is made of it.
 #[inline(always)]
 pub(super) fn opaque_s32(mut v: int32x4_t) -> int32x4_t {
-    // SAFETY: does nothing.
-    unsafe {
-        asm!("/* {0:v} */", inout(vreg) v, options(pure, nomem, nostack, preserves_flags));
-    }
+    // SAFETY: changes nothing.
+    unsafe { asm!("/* {0:v} */", inout(vreg) v, options(pure, nomem, nostack, preserves_flags)) };
+    v
+}
+
+/// The same; what is loaded after it is not loaded before.
+///
+/// The compiler would load much ahead, run out of registers, and store it again.
+#[inline(always)]
+pub(super) fn before_loads(mut v: int32x4_t) -> int32x4_t {
+    // SAFETY: changes nothing.
+    unsafe { asm!("/* {0:v} */", inout(vreg) v, options(nostack, preserves_flags)) };
     v
 }
 
@@ -309,5 +330,7 @@ registers! {
     vcreate_u8(v: u64) -> arm::uint8x8_t;
     vcombine_u8(a: arm::uint8x8_t, b: arm::uint8x8_t) -> uint8x16_t;
     vcreate_u16(v: u64) -> uint16x4_t;
+    vmovn_u32(v: uint32x4_t) -> uint16x4_t;
+    vshrn_n_u32<N>(v: uint32x4_t) -> uint16x4_t;
     vshll_n_u16<N>(v: uint16x4_t) -> uint32x4_t;
 }
