@@ -12,7 +12,7 @@ use crate::elf::{self, Elf};
 use crate::sh::{self, Context, Failure, Outcome};
 use std::ffi::OsString;
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 const HELP: &str = "\
 Usage: cargo xtask cross [--target aarch64|x86_64] [--route rustup|prebuilt|debian]
@@ -214,14 +214,23 @@ pub fn build(target: Target, asked: Option<&str>, log: Log) -> Outcome<Built> {
     let binary = symbols.with_file_name("kinglet");
     let out = symbols.parent().ok_or(Failure::new("no folder for the binary"))?;
     fs::create_dir_all(out).context(format_args!("cannot make {}", out.display()))?;
-    // A running copy of the old binary keeps its file.
-    let _ = fs::remove_file(&binary);
-    fs::copy(&linked, &symbols).context(format_args!("cannot write {}", symbols.display()))?;
-    // Copied for its mode, then filled.
-    fs::copy(&linked, &binary).context(format_args!("cannot write {}", binary.display()))?;
-    fs::write(&binary, &stripped).context(format_args!("cannot write {}", binary.display()))?;
+    put(&linked, &bytes, &symbols)?;
+    put(&linked, &stripped, &binary)?;
     eprintln!("cross: static, no interpreter, no dynamic section");
     Ok(Built { binary, bytes: stripped.len() as u64, symbols, route })
+}
+
+/// Puts a program of these bytes in the place of `to`, with the mode of `like`. It is never there in part,
+/// and whoever runs the old one keeps it.
+fn put(like: &Path, bytes: &[u8], to: &Path) -> Outcome {
+    let new = to.with_extension(format!("{}.new", std::process::id()));
+    let write = || {
+        // Copied for its mode, then filled.
+        fs::copy(like, &new)?;
+        fs::write(&new, bytes)?;
+        fs::rename(&new, to)
+    };
+    write().context(format_args!("cannot write {}", to.display()))
 }
 
 #[cfg(test)]
