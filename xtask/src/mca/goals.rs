@@ -70,6 +70,8 @@ pub struct Kernel {
 const Q4_0: Source = Source::Fixture("qwen2-tiny.Q4_0.gguf");
 const Q8_0: Source = Source::Fixture("qwen2-tiny.Q8_0.gguf");
 const Q4_K: Source = Source::Fixture("qwen3-tiny.Q4_K_M.gguf");
+/// In the file above fine activations meet Q6_K in the last block only, which few rows go through.
+const Q6_K: Source = Source::Fixture("qwen3-tiny.Q6_K.gguf");
 const Q5_0: Source = Source::Real(WeightType::Q4KM);
 
 /// A call: the loop over tokens and what is around it. `dots`: those with one plane, surplus and minima not
@@ -171,7 +173,7 @@ pub const KERNELS: &[Kernel] = &[
     least(GEMM_256, gemm(labels::GEMM_Q4_K, "panel256::add_block::<DotProd, 4, 8, true>", Q4_K, 1, TILE_256)),
     gemm(labels::GEMM_Q4_K_FINE, "panel256::add_block::<DotProd, 4, 8, true>", Q4_K, 2, TILE_256),
     least(GEMM_256, gemm("GEMM Q6_K", "panel256::add_block::<DotProd, 4, 16, true>", Q4_K, 1, TILE_256)),
-    gemm("GEMM Q6_K fine", "panel256::add_block::<DotProd, 4, 16, true>", Q4_K, 2, TILE_256),
+    gemm("GEMM Q6_K fine", "panel256::add_block::<DotProd, 4, 16, true>", Q6_K, 2, TILE_256),
     unpack(labels::UNPACK_Q4_0, "<Panel>::unpack::<Q4_0>", Q4_0, 32),
     unpack(labels::UNPACK_Q8_0, "<Panel>::unpack::<Q8_0>", Q8_0, 32),
     unpack(labels::UNPACK_Q4_K, "<Panel>::unpack::<Q4K>", Q4_K, 256),
