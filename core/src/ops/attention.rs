@@ -1,11 +1,11 @@
 //! Entry point for attention: a few query heads that read the same KV head of a sequence.
 
 use super::{Isa, elementwise};
-#[cfg(target_arch = "x86_64")]
-use crate::kernels::avx2;
 #[cfg(all(target_arch = "aarch64", target_feature = "neon"))]
 use crate::kernels::neon;
 use crate::kernels::scalar::attention::{self as scalar, Softmax};
+#[cfg(target_arch = "x86_64")]
+use crate::kernels::{avx2, avx512};
 use crate::kv::{BLOCK_TOKENS, HeadF32, HeadQ8, KvType};
 use crate::math;
 use core::array;
@@ -148,7 +148,7 @@ pub fn attend<'kv>(
                     #[cfg(target_arch = "x86_64")]
                     Isa::Avx2(token) => avx2::attend_q8(token, group, &seen, turned, &head),
                     #[cfg(target_arch = "x86_64")]
-                    Isa::Avx512(token) => avx2::attend_q8(token.into(), group, &seen, turned, &head),
+                    Isa::Avx512(token) => avx512::attend_q8(token, group, &seen, turned, &head),
                     #[cfg(all(target_arch = "aarch64", target_feature = "neon"))]
                     Isa::Neon(token) => neon::attention::block_q8(token, group, &seen, turned, &head),
                     #[cfg(all(target_arch = "aarch64", target_feature = "neon"))]

@@ -8,6 +8,7 @@ pub const UNSAFE_ALLOWED: &[&str] = &[
     "core/src/kernels/avx2/mod.rs",
     "core/src/kernels/avx2/vec.rs",
     "core/src/kernels/avx512/mod.rs",
+    "core/src/kernels/avx512/vec.rs",
     "core/src/kernels/neon/dot.rs",
     "core/src/kernels/neon/vec.rs",
     "core/src/kernels/neon/walk.rs",

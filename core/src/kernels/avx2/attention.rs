@@ -10,70 +10,82 @@ use crate::ops::attention::{Group, MAX_HEAD_DIM, QUERIES};
 use core::arch::x86_64::*;
 
 /// Groups of four tokens in a block.
-const GROUPS: usize = BLOCK_TOKENS / 4;
+pub(crate) const GROUPS: usize = BLOCK_TOKENS / 4;
 
-/// Adds a block of type `q8` to every query; see `scalar::attention::block_q8`.
-#[target_feature(enable = "avx2,fma")]
-pub(super) fn block_q8(group: &mut Group, seen: &[usize; QUERIES], reference: &[f32], head: &HeadQ8<'_>) {
-    for first in (0..group.len()).step_by(2) {
-        match seen[first..first + 2] {
-            [0, 0] => {}
-            [_, 0] => few_q8::<1>(group, first, seen, reference, head),
-            [0, _] => few_q8::<1>(group, first + 1, seen, reference, head),
-            _ => few_q8::<2>(group, first, seen, reference, head),
+/// Defines `block_q8` for an instruction set, which `$features` names, with its `products` and `weighted`.
+macro_rules! define_block_q8 {
+    ($features:literal) => {
+        /// Adds a block of type `q8` to every query; see `scalar::attention::block_q8`.
+        #[target_feature(enable = $features)]
+        pub(in crate::kernels) fn block_q8(
+            group: &mut Group,
+            seen: &[usize; QUERIES],
+            reference: &[f32],
+            head: &HeadQ8<'_>,
+        ) {
+            for first in (0..group.len()).step_by(2) {
+                match seen[first..first + 2] {
+                    [0, 0] => {}
+                    [_, 0] => few_q8::<1>(group, first, seen, reference, head),
+                    [0, _] => few_q8::<1>(group, first + 1, seen, reference, head),
+                    _ => few_q8::<2>(group, first, seen, reference, head),
+                }
+            }
         }
-    }
-}
 
-/// Adds a block to the `N` queries from `first` on, which see some of it.
-#[target_feature(enable = "avx2,fma")]
-fn few_q8<const N: usize>(
-    group: &mut Group,
-    first: usize,
-    seen: &[usize; QUERIES],
-    reference: &[f32],
-    head: &HeadQ8<'_>,
-) {
-    let d = reference.len();
-    let mut q = [&[][..]; N];
-    for (n, q) in q.iter_mut().enumerate() {
-        *q = &group.q[first + n][..d];
-    }
-    let mut scores = [[[0.0f32; 8]; 4]; N];
-    products(&q, head.k, &mut scores);
-    let mut weights = [Weights { w: [[0; 4]; GROUPS], sum: 0, scale: 0.0, shrink: 1.0 }; N];
-    for n in 0..N {
-        let (scores, seen) = (&mut scores[n], seen[first + n]);
-        let offset = dot(&group.raw[first + n][..d], reference) * group.root;
-        let (scale, offset) = (_mm256_set1_ps(group.scale[first + n]), _mm256_set1_ps(offset));
-        for (s, dk) in scores.iter_mut().zip(head.dk.as_chunks::<8>().0) {
-            let factor = _mm256_mul_ps(scale, load(dk));
-            store(s, _mm256_fmadd_ps(load(s), factor, offset));
+        /// Adds a block to the `N` queries from `first` on, which see some of it.
+        #[target_feature(enable = $features)]
+        fn few_q8<const N: usize>(
+            group: &mut Group,
+            first: usize,
+            seen: &[usize; QUERIES],
+            reference: &[f32],
+            head: &HeadQ8<'_>,
+        ) {
+            let d = reference.len();
+            let mut q = [&[][..]; N];
+            for (n, q) in q.iter_mut().enumerate() {
+                *q = &group.q[first + n][..d];
+            }
+            let mut scores = [[[0.0f32; 8]; 4]; N];
+            products(&q, head.k, &mut scores);
+            let mut weights = [Weights { w: [[0; 4]; GROUPS], sum: 0, scale: 0.0, shrink: 1.0 }; N];
+            for n in 0..N {
+                let (scores, seen) = (&mut scores[n], seen[first + n]);
+                let offset = dot(&group.raw[first + n][..d], reference) * group.root;
+                let (scale, offset) = (_mm256_set1_ps(group.scale[first + n]), _mm256_set1_ps(offset));
+                for (s, dk) in scores.iter_mut().zip(head.dk.as_chunks::<8>().0) {
+                    let factor = _mm256_mul_ps(scale, load(dk));
+                    store(s, _mm256_fmadd_ps(load(s), factor, offset));
+                }
+                let shrink = absorb(&mut group.softmax[first + n], scores, seen);
+                for (p, dv) in scores.iter_mut().zip(head.dv.as_chunks::<8>().0) {
+                    store(p, _mm256_mul_ps(load(p), load(dv)));
+                }
+                // A scale of a token that cannot be seen may be anything, NaN too.
+                scores.as_flattened_mut()[seen..].fill(0.0);
+                weights[n].shrink = shrink;
+                quantize_weights(scores, &mut weights[n]);
+            }
+            if let Some(out) = group.out[first..].first_chunk_mut::<N>() {
+                weighted(&weights, head.v, d, out);
+            }
         }
-        let shrink = absorb(&mut group.softmax[first + n], scores, seen);
-        for (p, dv) in scores.iter_mut().zip(head.dv.as_chunks::<8>().0) {
-            store(p, _mm256_mul_ps(load(p), load(dv)));
-        }
-        // A scale of a token that cannot be seen may be anything, NaN too.
-        scores.as_flattened_mut()[seen..].fill(0.0);
-        weights[n].shrink = shrink;
-        quantize_weights(scores, &mut weights[n]);
-    }
-    if let Some(out) = group.out[first..].first_chunk_mut::<N>() {
-        weighted(&weights, head.v, d, out);
-    }
+    };
 }
+pub(crate) use define_block_q8;
+define_block_q8!("avx2,fma");
 
 /// What a query adds up of a block's V.
 #[derive(Clone, Copy)]
-struct Weights {
+pub(crate) struct Weights {
     /// Of each token, 0 to 255, in steps of `scale`.
-    w: [[i16; 4]; GROUPS],
+    pub w: [[i16; 4]; GROUPS],
     /// The sum of `w`.
-    sum: i32,
-    scale: f32,
+    pub sum: i32,
+    pub scale: f32,
     /// Factor of what was added up before.
-    shrink: f32,
+    pub shrink: f32,
 }
 
 /// Adds a block of type `f32` to every query; see `scalar::attention::block_f32`.
@@ -104,7 +116,7 @@ pub(super) fn block_f32(group: &mut Group, seen: &[usize; QUERIES], head: &HeadF
 
 /// `math::dot` of two heads, whose length is a multiple of 16.
 #[target_feature(enable = "avx2,fma")]
-fn dot(a: &[f32], b: &[f32]) -> f32 {
+pub(crate) fn dot(a: &[f32], b: &[f32]) -> f32 {
     let mut lanes = [_mm256_setzero_ps(); 2];
     let pairs = a.as_chunks::<8>().0.as_chunks::<2>().0.iter().zip(b.as_chunks::<8>().0.as_chunks::<2>().0);
     for (a, b) in pairs {
@@ -161,7 +173,7 @@ fn fold_pairs(v: &[__m256i; 2]) -> __m256i {
 /// `Softmax::absorb`: the scores of the first `seen` tokens, of which there is one at least, become
 /// probabilities, relative to the new maximum; those of the others, which may be anything, become 0.
 #[target_feature(enable = "avx2,fma")]
-fn absorb(softmax: &mut Softmax, scores: &mut [[f32; 8]; 4], seen: usize) -> f32 {
+pub(crate) fn absorb(softmax: &mut Softmax, scores: &mut [[f32; 8]; 4], seen: usize) -> f32 {
     // What cannot be seen gets the probability 0, which changes no sum: none holds a -0.0.
     scores.as_flattened_mut()[seen..].fill(f32::NEG_INFINITY);
     // max(s, m) of the instruction is m where s is NaN: a NaN is passed over, as the contract says.
@@ -187,7 +199,7 @@ fn absorb(softmax: &mut Softmax, scores: &mut [[f32; 8]; 4], seen: usize) -> f32
 
 /// Weights in 0..=255, their sum and their scale.
 #[target_feature(enable = "avx2")]
-fn quantize_weights(w: &[[f32; 8]; 4], out: &mut Weights) {
+pub(crate) fn quantize_weights(w: &[[f32; 8]; 4], out: &mut Weights) {
     let mut most = _mm256_setzero_si256();
     for w in w {
         // Of numbers without a sign the larger has the larger bits; those of NaN are larger still.

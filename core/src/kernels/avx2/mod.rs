@@ -4,7 +4,7 @@
 //! `#[target_feature]` call each other safely, and pointers are in `vec.rs` only.
 #![allow(unsafe_code)]
 
-mod attention;
+pub(super) mod attention;
 pub(super) mod block256;
 pub(super) mod block32;
 pub(super) mod dot;

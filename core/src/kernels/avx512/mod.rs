@@ -1,16 +1,21 @@
-//! The innermost functions of `avx2` again, for AVX-512 VNNI in vectors of 256 bits: dot products
-//! of bytes in one instruction, twice the registers. All else is the code of `avx2`.
+//! The innermost functions of `avx2` again, for AVX-512 VNNI: dot products of bytes in one instruction,
+//! twice the registers. Matrices in vectors of 256 bits, attention in those of 512. All else is the code of
+//! `avx2`.
 #![allow(unsafe_code)]
 
+mod attention;
 mod block256;
 mod block32;
 mod dot;
+mod vec;
 
 use super::avx2::block32::BLOCKS;
 use super::avx2::four32::Operands;
 use super::avx2::inner::Inner;
 use super::avx2::panel::{GROUP, PANEL, Panel};
 use super::avx2::unpack256::{IQ4_XS, Q5_K, Q6_K};
+use crate::kv::HeadQ8;
+use crate::ops::attention::{Group, QUERIES};
 use crate::ops::isa::Avx512;
 use crate::ops::{BlockQ32, BlockQ256};
 
@@ -86,4 +91,16 @@ impl Inner for Avx512 {
             }
         }
     }
+}
+
+/// Adds a KV block of type `q8` to the attention of a group's queries.
+pub(crate) fn attend_q8(
+    _: Avx512,
+    group: &mut Group,
+    seen: &[usize; QUERIES],
+    reference: &[f32],
+    head: &HeadQ8<'_>,
+) {
+    // SAFETY: the token: this CPU has the features.
+    unsafe { attention::block_q8(group, seen, reference, head) }
 }
