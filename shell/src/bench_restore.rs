@@ -270,6 +270,7 @@ pub fn json(r: &Restored) -> String {
         ("loaded_tokens", Value::from(r.loaded())),
         ("load_ms", Value::from(r.middle(Restart::load_ms))),
         ("bytes", Value::from(r.bytes)),
+        ("loaded_tokens_samples", Value::from(r.restarts.iter().map(|r| r.loaded).collect::<Vec<_>>())),
         ("boot_ms_samples", Value::from(all(Restart::boot_ms))),
         ("restored_ms_samples", Value::from(all(Restart::restored_ms))),
         ("load_ms_samples", Value::from(all(Restart::load_ms))),
